@@ -1,0 +1,68 @@
+"""What can go wrong, in types a caller can tell apart.
+
+Everything gradpeel raises on purpose is a `GradpeelError`; its message names the thing, its value and
+the rule it breaks, on one line. The command line prints that line and exits with code 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "GradpeelError",
+    "ImpossibleModelError",
+    "InputError",
+    "ModelError",
+    "ModelRefusedError",
+    "ModelSettingError",
+    "UnsupportedModelError",
+]
+
+
+class GradpeelError(ValueError):
+    """Base of every error that tells the user about their input."""
+
+
+class InputError(GradpeelError):
+    """An argument, an array or a file breaks a rule."""
+
+
+class ModelError(GradpeelError):
+    """One reason why a network cannot be audited; see the three subclasses."""
+
+    kind = "model"
+
+
+class ImpossibleModelError(ModelError):
+    """The method can never work on such a network (it has no Linear layer, say)."""
+
+    kind = "can never work"
+
+
+class UnsupportedModelError(ModelError):
+    """The mathematics allows it; gradpeel does not do it yet."""
+
+    kind = "not supported yet"
+
+
+class ModelSettingError(ModelError):
+    """The network works once the named setting is changed (`model.eval()`, say)."""
+
+    kind = "change this setting"
+
+
+class ModelRefusedError(GradpeelError):
+    """A network cannot be audited; `reasons` holds every reason found, not only the first.
+
+    Example:
+        >>> try:
+        ...     raise ModelRefusedError([ImpossibleModelError("no Linear layer found")])
+        ... except ModelRefusedError as error:
+        ...     print(error)
+        the model cannot be audited: [can never work] no Linear layer found
+    """
+
+    def __init__(self, reasons: Sequence[ModelError]) -> None:
+        self.reasons = tuple(reasons)
+        listed = "; ".join(f"[{reason.kind}] {reason}" for reason in self.reasons)
+        super().__init__(f"the model cannot be audited: {listed}")
