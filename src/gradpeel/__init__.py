@@ -1,0 +1,46 @@
+"""gradpeel: what does a gradient give away?
+
+In federated learning a client sends a gradient, not its data. gradpeel tells exactly which of its samples
+a server can read out of one gradient, and proves each one without looking at the data.
+
+    import gradpeel as gp
+
+    gp.audit(model, x, y)        simulate a round on data you own, decode it, score it
+    gp.peel(model, update)       decode an update; no ground truth anywhere
+    gp.exposure(model, x)        the client's own check: one forward pass
+
+For auditing systems you own or may test.
+"""
+
+from gradpeel import designs
+from gradpeel._version import __version__
+from gradpeel.audit import Audit, audit
+from gradpeel.client import local_update
+from gradpeel.decoder import Peeling, Recovery, Round, peel
+from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
+from gradpeel.exposure import Exposure, exposure
+from gradpeel.target import Target, split
+from gradpeel.update import Update, load_update, save_update
+
+__all__ = [
+    "Audit",
+    "Exposure",
+    "GradpeelError",
+    "InputError",
+    "ModelError",
+    "ModelRefusedError",
+    "Peeling",
+    "Recovery",
+    "Round",
+    "Target",
+    "Update",
+    "__version__",
+    "audit",
+    "designs",
+    "exposure",
+    "load_update",
+    "local_update",
+    "peel",
+    "save_update",
+    "split",
+]

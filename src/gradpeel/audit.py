@@ -1,0 +1,185 @@
+"""The one call that ties it together: simulate a round on data you own, decode it, score it.
+
+    batch -> client -> update -> peel -> recovery -> score
+        \\-> exposure
+
+Example:
+    >>> import torch
+    >>> from torch import nn
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
+    >>> x, y = torch.rand(8, 30), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
+    >>> audit(model, x, y).score.recovery_rate
+    1.0
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradpeel.client import local_update
+from gradpeel.decoder import Peeling, Recovery, Round
+from gradpeel.decoder.residual import CLEAR, ROUNDING
+from gradpeel.designs import Design, Layer, Passive
+from gradpeel.exposure import Exposure, exposure
+from gradpeel.scoring import Outcome, Score, score, signals
+from gradpeel.target import split, with_first_layer
+from gradpeel.update import Reduction, Update
+
+__all__ = ["Audit", "audit"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """What one simulated round gives away.
+
+    Attributes:
+        design: how the server set the target.
+        model: the network the client received, after the design.
+        x: (batch, *sample_shape) the client's samples.
+        y: (batch,) their labels.
+        update: what the client sent.
+        exposure: the batch's activation grid, peeled.
+        recovery: what the decoder found, without seeing the batch.
+        score: the recovery held against the batch.
+        signals: (batch,) how strongly each sample stands out where peeling would read it.
+        seed: the seed of the design's draws.
+        seconds: time the decoder took.
+    """
+
+    design: Design
+    model: nn.Module
+    x: Tensor
+    y: Tensor
+    update: Update
+    exposure: Exposure
+    recovery: Recovery
+    score: Score
+    signals: Tensor
+    seed: int
+    seconds: float
+
+    def __repr__(self) -> str:
+        return (
+            f"Audit({self.design.name}: {self.score.recovered} of {self.score.batch_size} samples "
+            f"recovered, {self.score.false_certificates} false certificates)"
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """The numbers of this audit as plain values, for JSON; samples are not among them."""
+        score, recovery = self.score, self.recovery
+        missing = [Outcome.FAINT, Outcome.MISSED]
+        return {
+            "design": self.design.name,
+            "weights": self.design.weights,
+            "batch_size": score.batch_size,
+            "neurons": self.exposure.grid.shape[0],
+            "features": self.update_features,
+            "seed": self.seed,
+            "dtype": str(self.update.dtype).removeprefix("torch."),
+            "reduction": self.update.reduction,
+            "recovered": score.recovered,
+            "recovery_rate": score.recovery_rate,
+            "oracle_rate": score.oracle_rate,
+            "baseline_rate": score.baseline_rate,
+            "label_accuracy": score.label_accuracy,
+            "false_certificates": score.false_certificates,
+            "repeats": score.repeats,
+            "rounds": recovery.cascade_length,
+            "recovered_by_round": [round_.certified for round_ in recovery.trace],
+            "complete": recovery.complete,
+            "explained": recovery.explained,
+            "mismatch": recovery.mismatch,
+            "evidence": list(recovery.evidence),
+            "stopped": recovery.stopped,
+            "max_abs_error": score.max_abs_error,
+            "median_abs_error": score.median_abs_error,
+            "unrecovered_but_reachable": [
+                {"sample": i, "why": outcome.value, "signal": float(self.signals[i])}
+                for i, outcome in enumerate(score.outcomes)
+                if outcome in missing
+            ],
+            "seconds": self.seconds,
+        }
+
+    @property
+    def update_features(self) -> int:
+        """Number of inputs of the target."""
+        return split(self.model).features
+
+
+def audit(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    design: Design | None = None,
+    seed: int = 0,
+    dtype: torch.dtype | None = None,
+    reduction: Reduction = "mean",
+    data_range: tuple[float, float] | None = None,
+    on_round: Callable[[Round], None] | None = None,
+) -> Audit:
+    """Simulate one FedSGD round on data you own and tell what its gradient gives away.
+
+    Args:
+        model: the network; it is not changed.
+        x: the client's batch, (batch, *sample_shape), as the model takes it.
+        y: class labels, (batch,).
+        design: how the server sets the target; by default it leaves the model as it is.
+        seed: seeds the design's draws.
+        dtype: what the client computes in; the model's own dtype where not given.
+        reduction: whether the loss is the mean or the sum over the batch.
+        data_range: smallest and largest possible value of an entry, if the decoder may use it.
+        on_round: called after each round of the cascade.
+
+    Returns:
+        The recovery and its score, with everything they came from.
+
+    Raises:
+        ModelRefusedError: the network cannot be audited; the error lists every reason.
+        InputError: the batch does not fit the network.
+    """
+    design = design or Passive()
+    target = split(model)
+    layer = design.shape(
+        Layer(target.weight.double(), target.bias.double()),
+        batch_size=len(x),
+        rng=np.random.default_rng(seed),
+        front=target.to(torch.float64).front,
+    )
+    shaped = with_first_layer(model, target, layer.weight, layer.bias)
+    shaped = shaped.to(dtype or target.weight.dtype)
+    update = local_update(shaped, x, y, dtype=dtype, reduction=reduction)
+    exposed = exposure(shaped, x)
+
+    started = time.perf_counter()
+    peeling = Peeling(shaped, update, sample_shape=tuple(x.shape[1:]), data_range=data_range)
+    for round_ in peeling:
+        if on_round is not None:
+            on_round(round_)
+    recovery = peeling.recovery()
+    seconds = time.perf_counter() - started
+
+    strength = signals(split(shaped).to(torch.float64), x, y.long(), exposed)
+    # Three digits of a sample must survive the roundings of what it was summed up with.
+    faint = strength < CLEAR * ROUNDING * torch.finfo(update.dtype).eps
+    return Audit(
+        design=design,
+        model=shaped,
+        x=x,
+        y=y,
+        update=update,
+        exposure=exposed,
+        recovery=recovery,
+        score=score(recovery, x, y, exposure=exposed, faint=faint),
+        signals=strength,
+        seed=seed,
+        seconds=seconds,
+    )

@@ -1,0 +1,132 @@
+"""The samples certified so far, and the system of equations that turns them into numbers.
+
+In neuron space the cascade never forms a sample. It need not: a sample's source neuron held nothing but
+that sample and samples certified in earlier rounds, so
+
+    G[src] = L X,   L[i, k] = sensitivity of sample k at the source neuron of sample i,
+
+is triangular in the order of certification, and one substitution against the *original* update yields all
+samples (see DESIGN, "The decoder, in neuron space").
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.certificate import Verdicts
+from gradpeel.decoder.residual import SLACK, Peeled
+
+__all__ = ["Ledger"]
+
+_SAME = 1e-6
+"""Two samples closer than this, relative to the typical size of an entry, are one."""
+
+
+class Ledger:
+    """Certified samples in the order they were certified."""
+
+    def __init__(self, gradient: Tensor, *, direction: Tensor, scale: float) -> None:
+        """Start empty.
+
+        Args:
+            gradient: (neurons, features) weight gradient of the target, as it was sent.
+            direction: (width,) unit vector along which samples are compared first.
+            scale: typical size of a candidate's coordinates.
+        """
+        self._gradient = gradient
+        self._scale = scale
+        self._direction = direction
+        neurons, features = gradient.shape
+        self.coordinates = torch.zeros(0, len(direction), dtype=torch.float64)
+        self.sensitivities = torch.zeros(0, neurons, dtype=torch.float64)
+        self._rows = torch.zeros(0, features, dtype=torch.float64)
+        self.sources = torch.zeros(0, dtype=torch.long)
+        self.labels = torch.zeros(0, dtype=torch.long)
+        self.rounds = torch.zeros(0, dtype=torch.long)
+        self.residuals = torch.zeros(0, dtype=torch.float64)
+        self.errors = torch.zeros(0, dtype=torch.float64)
+        self.chances = torch.zeros(0, dtype=torch.float64)
+        self.equations = torch.zeros(0, dtype=torch.long)
+        self.isolating: list[tuple[int, ...]] = []
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
+        """(n,) mask: which of these candidates are a sample that is in the ledger already."""
+        return self._agree(coordinates, self.coordinates, error).any(1)
+
+    def distinct(self, coordinates: Tensor, error: Tensor) -> Tensor:
+        """(n,) mask that keeps the first of candidates that are the same sample."""
+        return ~self._agree(coordinates, coordinates, error).tril(-1).any(1)
+
+    def add(
+        self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor, number: int
+    ) -> Peeled:
+        """Enter the chosen candidates as round `number`; returns what to subtract."""
+        p = verdicts.peeled
+        v = p.next_sensitivities
+        peeled = Peeled(
+            p.coordinates[chosen],
+            p.activations[chosen],
+            p.sensitivities[chosen],
+            None if v is None else v[chosen],
+            p.sample_error[chosen],
+            p.sensitivity_error[chosen],
+            p.kink[chosen],
+        )
+        self.coordinates = torch.cat([self.coordinates, peeled.coordinates])
+        self.sensitivities = torch.cat([self.sensitivities, peeled.sensitivities])
+        self.sources = torch.cat([self.sources, candidates.neurons[chosen]])
+        self.labels = torch.cat([self.labels, verdicts.labels[chosen]])
+        self.rounds = torch.cat([self.rounds, torch.full((len(chosen),), number)])
+        self.residuals = torch.cat([self.residuals, verdicts.residuals[chosen]])
+        self.errors = torch.cat([self.errors, peeled.sample_error])
+        self.chances = torch.cat([self.chances, verdicts.chance[chosen]])
+        self.equations = torch.cat([self.equations, verdicts.equations[chosen]])
+        self.isolating += [tuple(candidates.groups[i].tolist()) for i in chosen.tolist()]
+        return peeled
+
+    def rows(self) -> Tensor:
+        """(n, features) the certified samples at the target's input, by forward substitution."""
+        done = len(self._rows)
+        if done < len(self):
+            self._rows = torch.cat([self._rows, self._substitute(done)])
+        return self._rows
+
+    def _substitute(self, done: int) -> Tensor:
+        new = self.sources[done:]
+        known = self._gradient[new].double()
+        if done:
+            known -= self.sensitivities[:done, new].T @ self._rows
+        lower = self.sensitivities[done:, new].T
+        return torch.linalg.solve_triangular(lower, known, upper=False)
+
+    def read(self, candidates: Candidates, chosen: Tensor, own: Tensor) -> Tensor:
+        """(n, features) what chosen candidates are as samples, before they are entered.
+
+        Args:
+            candidates: candidates of the current round.
+            chosen: indices into them.
+            own: (n,) their sensitivity at their own neuron.
+        """
+        neurons = candidates.neurons[chosen]
+        known = self._gradient[neurons].double()
+        if len(self):
+            known -= self.sensitivities[:, neurons].T @ self.rows()
+        return known / own[:, None]
+
+    def _agree(self, these: Tensor, those: Tensor, error: Tensor) -> Tensor:
+        """(n, m) mask of pairs whose root-mean-square distance is within the error of the first."""
+        tolerance = torch.clamp(SLACK * error, min=_SAME) * self._scale
+        width = these.shape[1] ** 0.5
+        # Along a unit direction two vectors are no farther apart than they are: most pairs end here.
+        along = these @ self._direction, those @ self._direction
+        agree = (along[0][:, None] - along[1]).abs() <= width * tolerance[:, None]
+        first, second = agree.nonzero(as_tuple=True)
+        agree[first, second] = (these[first] - those[second]).norm(dim=1) <= width * tolerance[
+            first
+        ]
+        return agree

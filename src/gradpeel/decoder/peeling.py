@@ -1,0 +1,268 @@
+"""The peeling decoder (paper, section "The Loop").
+
+Candidates are read off, merged, certified; what is certified is subtracted, which makes new singletons,
+until nothing new is certified. No ground truth comes near this package.
+
+Example:
+    >>> import torch
+    >>> from torch import nn
+    >>> from gradpeel.client import local_update
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 3)).double()
+    >>> x, y = torch.rand(4, 20).double(), torch.tensor([2, 0, 1, 1])
+    >>> peel(model, local_update(model, x, y))
+    Recovery(4 of 4 samples in ... rounds, complete)
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel import client
+from gradpeel.decoder.candidates import Candidates, gather
+from gradpeel.decoder.certificate import Verdicts, certify
+from gradpeel.decoder.ledger import Ledger
+from gradpeel.decoder.recovery import Recovery, Round
+from gradpeel.decoder.residual import SLACK, Residual
+from gradpeel.errors import InputError
+from gradpeel.target import Target, split
+from gradpeel.update import Update, norm
+
+__all__ = ["Peeling", "peel"]
+
+
+def peel(
+    model: nn.Module,
+    update: Update,
+    *,
+    sample_shape: tuple[int, ...] | None = None,
+    data_range: tuple[float, float] | None = None,
+    use_next_layer: bool = True,
+    on_round: Callable[[Round], None] | None = None,
+) -> Recovery:
+    """Decode an update: every sample that peeling can reach, with label and certificate.
+
+    Args:
+        model: the network the update was computed on, with the weights the client had.
+        update: what the client sent.
+        sample_shape: shape of one sample; flat rows are returned where it is not given.
+        data_range: smallest and largest value a sample's entry can have, if that is known; a candidate
+            outside it is turned away.
+        use_next_layer: also demand that a candidate explains the next layer's gradient, where there is one.
+        on_round: called after each round.
+
+    Returns:
+        The samples found, their labels and certificates, and whether they are provably the whole batch.
+
+    Raises:
+        ModelRefusedError: the network cannot be attacked; the error says why.
+        InputError: the update does not belong to the network.
+    """
+    peeling = Peeling(
+        model,
+        update,
+        sample_shape=sample_shape,
+        data_range=data_range,
+        use_next_layer=use_next_layer,
+    )
+    for round_ in peeling:
+        if on_round is not None:
+            on_round(round_)
+    return peeling.recovery()
+
+
+class Peeling:
+    """A cascade under way: iterate over it for its rounds, then ask for the `recovery`.
+
+    Takes the arguments of `peel`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        update: Update,
+        *,
+        sample_shape: tuple[int, ...] | None = None,
+        data_range: tuple[float, float] | None = None,
+        use_next_layer: bool = True,
+    ) -> None:
+        self._model = model
+        self._update = update
+        self._target = split(model).to(dtype=torch.float64)
+        _check_belongs(model, self._target, update)
+        if data_range is not None and not data_range[0] < data_range[1]:
+            raise InputError(f"data_range={data_range}: expected the smaller value first")
+        self._sample_shape = sample_shape
+        self._range = data_range
+        self._residual = Residual(self._target, update, use_next=use_next_layer)
+        # Fixed seed: any direction does, but the same update must always decode the same way.
+        generator = torch.Generator().manual_seed(0)
+        direction = torch.randn(
+            self._residual.rows.shape[1], generator=generator, dtype=torch.float64
+        )
+        self._direction = direction / direction.norm()
+        self._ledger = Ledger(
+            update.gradients[self._target.weight_name],
+            direction=self._direction,
+            scale=self._residual.scale,
+        )
+        coin = torch.rand(self._target.neurons, generator=generator)
+        self._signs = torch.where(coin < 0.5, -1.0, 1.0).double()
+        self._trace: list[Round] = []
+
+    def __iter__(self) -> Iterator[Round]:
+        """Run the cascade, one round at a time."""
+        residual, ledger = self._residual, self._ledger
+        start = float(residual.bias.norm()) or 1.0
+        # Only neurons touched by the last round can have become singletons; the rest need no new look
+        # until the cascade stalls.
+        everywhere = torch.ones_like(residual.quiet)
+        touched, strict = everywhere, True
+        while len(ledger) < self._update.batch_size:
+            candidates = gather(residual, touched, self._direction)
+            verdicts = self._certify(candidates, strict=strict)
+            chosen = self._choose(candidates, verdicts)
+            if not len(chosen):
+                if not strict:
+                    return
+                # What hides the rest may be a sample with next to no gradient: look once more, everywhere,
+                # for samples that are exact but for such a trace.
+                touched, strict = everywhere, False
+                continue
+            strict = True
+            peeled = ledger.add(candidates, verdicts, chosen, len(self._trace) + 1)
+            touched = residual.subtract(peeled)
+            round_ = Round(
+                number=len(self._trace) + 1,
+                looked_at=sum(len(group) for group in candidates.groups),
+                distinct=len(candidates),
+                sources=candidates.neurons[chosen],
+                labels=verdicts.labels[chosen],
+                fires=peeled.activations > 0,
+                quiet=int(residual.quiet.sum()),
+                left=float(residual.bias.norm()) / start,
+            )
+            self._trace.append(round_)
+            yield round_
+
+    def _certify(self, candidates: Candidates, *, strict: bool) -> Verdicts:
+        return certify(
+            candidates,
+            self._residual,
+            self._target.tail,
+            share=self._update.share,
+            signs=self._signs,
+            strict=strict,
+        )
+
+    def _choose(self, candidates: Candidates, verdicts: Verdicts) -> Tensor:
+        """Indices of the accepted candidates that are new, distinct and within the declared range."""
+        ledger = self._ledger
+        chosen = verdicts.accepted.nonzero()[:, 0]
+        chosen = chosen[~ledger.knows(candidates.coordinates[chosen], candidates.error[chosen])]
+        chosen = chosen[ledger.distinct(candidates.coordinates[chosen], candidates.error[chosen])]
+        if self._range is not None:
+            own = self._residual.bias[candidates.neurons[chosen]]
+            rows = ledger.read(candidates, chosen, own)
+            chosen = chosen[self._within_range(rows, candidates.error[chosen])]
+        return chosen[: self._update.batch_size - len(ledger)]
+
+    def recovery(self) -> Recovery:
+        """What the cascade has found so far, checked against the update as it was sent."""
+        ledger, update = self._ledger, self._update
+        samples = self._target.front.invert(ledger.rows(), self._sample_shape)
+        gap, mismatch = self._check(samples)
+        everything = len(ledger) == update.batch_size
+        # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
+        reproduced = gap <= math.sqrt(self._residual.resolution)
+        return Recovery(
+            samples=samples,
+            labels=ledger.labels,
+            residuals=ledger.residuals,
+            errors=ledger.errors,
+            chances=ledger.chances,
+            equations=ledger.equations,
+            rounds=ledger.rounds,
+            sources=ledger.sources,
+            isolating=tuple(ledger.isolating),
+            evidence=self._evidence(),
+            trace=tuple(self._trace),
+            batch_size=update.batch_size,
+            explained=max(0.0, 1.0 - gap),
+            mismatch=mismatch,
+            faint=reproduced and not everything,
+            complete=reproduced and everything,
+            stopped=self._why(reproduced=reproduced),
+        )
+
+    def _within_range(self, rows: Tensor, error: Tensor) -> Tensor:
+        assert self._range is not None
+        low, high = self._range
+        slack = (SLACK * error * max(abs(low), abs(high)))[:, None]
+        samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
+        return ((samples >= low - slack) & (samples <= high + slack)).all(1)
+
+    def _check(self, samples: Tensor) -> tuple[float, float]:
+        """Certificate rule 6: compare the recovered samples' own gradient with the update.
+
+        Returns the relative gap over all layers, and the worst one over explained neurons.
+        """
+        target, sent = self._target, self._update.gradients
+        if not len(samples):
+            return 1.0, 0.0
+        worker = copy.deepcopy(self._model).double()
+        labels = self._ledger.labels
+        own = client.gradients(worker, samples, labels, share=self._update.share)
+        gap = {name: sent[name].double() - own[name] for name in sent if name in own}
+        left = gap[target.weight_name].norm(dim=1)
+        size = sent[target.weight_name].double().norm(dim=1)
+        explained = self._residual.quiet & (size > 0)
+        worst = (
+            (left[explained] / size[explained]).max()
+            if bool(explained.any())
+            else left.new_zeros(())
+        )
+        return norm(gap) / (norm({name: sent[name] for name in gap}) or 1.0), float(worst)
+
+    def _evidence(self) -> tuple[str, ...]:
+        kinds = ["firing", "bias equation", "support"]
+        if self._residual.next_rows is not None:
+            kinds.insert(2, "next layer")
+        if self._range is not None:
+            kinds.append("data range")
+        return tuple(kinds)
+
+    def _why(self, *, reproduced: bool) -> str:
+        found, expected = len(self._ledger), self._update.batch_size
+        if found == expected:
+            return "the whole batch is recovered"
+        if reproduced:
+            return (
+                f"the update is explained; the gradients of the other {expected - found} samples "
+                f"are below its dtype's resolution"
+            )
+        return f"no neuron isolates one of the other {expected - found} samples"
+
+
+def _check_belongs(model: nn.Module, target: Target, update: Update) -> None:
+    """An update belongs to a model when every gradient has a parameter of the same name and shape."""
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    for name in (target.weight_name, target.bias_name):
+        if name not in update.gradients:
+            raise InputError(f"update: no gradient {name!r}, the target's; it has {_list(update)}")
+    for name, gradient in update.gradients.items():
+        if name not in shapes:
+            raise InputError(f"update: {name!r}: the model has no such parameter")
+        if tuple(gradient.shape) != shapes[name]:
+            raise InputError(
+                f"update: {name!r} has shape {tuple(gradient.shape)}: the model's is {shapes[name]}"
+            )
+
+
+def _list(update: Update) -> str:
+    return ", ".join(repr(name) for name in list(update.gradients)[:8])

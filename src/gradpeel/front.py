@@ -1,0 +1,228 @@
+"""What stands before the target: reshaping and fixed normalisation, applied and undone.
+
+The ratio of gradients gives back what *entered the target* (paper, section "First-Layer
+Gradients"). Where a network first normalises and flattens its input, a recovered row is not yet a
+sample: the front holds these steps, so that rows come back in input space.
+
+Example:
+    >>> import torch
+    >>> front = Front((normalising(0.5, 0.25), Flatten()), features=4, dtype=torch.float64)
+    >>> rows = front(torch.ones(3, 1, 2, 2))
+    >>> rows.shape, front.invert(rows, (1, 2, 2)).unique().item()
+    (torch.Size([3, 4]), 1.0)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel.errors import InputError
+
+__all__ = ["Affine", "Flatten", "Front", "Normalise", "Step", "normalising"]
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """Lay each sample out as one row: (batch, *sample_shape) to (batch, features)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """y = (x - offset) / scale, undone by x = y * scale + offset.
+
+    Attributes:
+        offset: what is subtracted, float64; broadcast against x from the right, as torch does.
+        scale: what it is divided by, float64, nowhere zero.
+        channelwise: a vector of parameters belongs to the dimension after the batch, as in batch
+            norm, and not to the last one.
+
+    Raises:
+        InputError: a value is not finite, or the scale is zero somewhere.
+    """
+
+    offset: Tensor
+    scale: Tensor
+    channelwise: bool = False
+
+    def __post_init__(self) -> None:
+        if not bool(torch.isfinite(self.offset).all()):
+            raise InputError("offset holds values that are not finite: it cannot be undone")
+        if not bool((torch.isfinite(self.scale) & (self.scale != 0)).all()):
+            raise InputError("scale holds zero or values that are not finite: it cannot be undone")
+
+    @property
+    def uniform(self) -> bool:
+        """One offset and one scale for all values: the shape of a sample does not matter."""
+        return self.offset.numel() == self.scale.numel() == 1
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Map x, (batch, *shape), to the same shape."""
+        return (x - self._fit(self.offset, x)) / self._fit(self.scale, x)
+
+    def undo(self, y: Tensor) -> Tensor:
+        """Map y, (batch, *shape), back."""
+        return y * self._fit(self.scale, y) + self._fit(self.offset, y)
+
+    def _fit(self, parameter: Tensor, x: Tensor) -> Tensor:
+        """Bring a parameter to x's dtype and device, in a shape that leaves x's own shape alone."""
+        shape = tuple(parameter.shape)
+        if self.channelwise and len(shape) == 1:
+            shape = (*shape, *[1] * (x.ndim - 2))
+        # The batch may not be broadcast: a sample's normalisation cannot depend on its place in it.
+        allowed = (1, *x.shape[1:])[-len(shape) :] if shape else ()
+        fits = len(shape) <= x.ndim and all(
+            size in (1, limit) for size, limit in zip(shape, allowed, strict=True)
+        )
+        if not fits:
+            raise InputError(
+                f"samples of shape {tuple(x.shape[1:])}: the front normalises with parameters "
+                f"of shape {tuple(parameter.shape)}, which do not fit"
+            )
+        return parameter.to(x).reshape(shape)
+
+
+Step = Affine | Flatten
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """The steps from a network's input to the rows that enter its target.
+
+    Attributes:
+        steps: applied in order.
+        features: width F of the rows.
+        dtype: the dtype it computes in; inputs are cast to it first.
+    """
+
+    steps: tuple[Step, ...]
+    features: int
+    dtype: torch.dtype
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Turn a batch, (batch, *sample_shape), into rows, (batch, features).
+
+        Raises:
+            InputError: the samples do not have the shape this front expects.
+        """
+        if x.ndim < 2:
+            raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape)")
+        rows = x.to(self.dtype)
+        for step in self.steps:
+            rows = step.apply(rows) if isinstance(step, Affine) else rows.flatten(1)
+        if rows.ndim != 2 or rows.shape[1] != self.features:
+            raise InputError(
+                f"x of shape {tuple(x.shape)} enters the target as {tuple(rows.shape)}: "
+                f"expected (batch, {self.features})"
+            )
+        return rows
+
+    def invert(self, rows: Tensor, sample_shape: tuple[int, ...] | None = None) -> Tensor:
+        """Turn rows, (n, features), back into samples, (n, *sample_shape).
+
+        Args:
+            rows: what entered the target.
+            sample_shape: shape of one sample; where not given, samples come back as rows.
+
+        Raises:
+            InputError: rows of another width, a shape that does not hold a row's values, or no
+                shape where the front normalises per channel before it flattens.
+        """
+        if rows.ndim != 2 or rows.shape[1] != self.features:
+            raise InputError(f"rows of shape {tuple(rows.shape)}: expected (n, {self.features})")
+        flattens = [at for at, step in enumerate(self.steps) if isinstance(step, Flatten)]
+        first = flattens[0] if flattens else 0
+        if sample_shape is not None:
+            self._check_shape(tuple(sample_shape), flattened=bool(flattens))
+        x = rows.to(self.dtype)
+        for at, step in reversed(list(enumerate(self.steps))):
+            if isinstance(step, Flatten):
+                if at == first and sample_shape is not None:
+                    x = x.reshape(len(x), *sample_shape)
+            elif at < first and sample_shape is None and not step.uniform:
+                raise InputError(
+                    "sample_shape=None: expected the shape of one sample, since the front "
+                    "normalises per channel or feature before it flattens"
+                )
+            else:
+                x = step.undo(x)
+        return x
+
+    def to(self, dtype: torch.dtype) -> Front:
+        """Return the same front computing in `dtype`."""
+        return replace(self, dtype=dtype)
+
+    def _check_shape(self, sample_shape: tuple[int, ...], *, flattened: bool) -> None:
+        if not flattened and sample_shape != (self.features,):
+            raise InputError(
+                f"sample_shape={sample_shape}: expected ({self.features},), "
+                "since the front does not flatten"
+            )
+        if math.prod(sample_shape) != self.features:
+            raise InputError(
+                f"sample_shape={sample_shape} holds {math.prod(sample_shape)} values: "
+                f"expected {self.features}, as many as the target has features"
+            )
+
+
+def normalising(
+    mean: float | Sequence[float] | Tensor, std: float | Sequence[float] | Tensor
+) -> Affine:
+    """Make the step (x - mean) / std from numbers, or from one value a channel or feature."""
+    offset, scale = (torch.as_tensor(value, dtype=torch.float64).detach() for value in (mean, std))
+    for name, value in (("mean", offset), ("std", scale)):
+        if value.ndim > 1:
+            raise InputError(
+                f"{name} of shape {tuple(value.shape)}: "
+                "expected a number or one value a channel or feature"
+            )
+        if not bool(torch.isfinite(value).all()):
+            raise InputError(f"{name}={value.tolist()}: expected finite values")
+    if not bool((scale > 0).all()):
+        raise InputError(f"std={scale.tolist()}: expected positive values")
+    if offset.ndim == scale.ndim == 1 and len(offset) != len(scale):
+        raise InputError(
+            f"mean of {len(offset)} values, std of {len(scale)}: expected as many of both"
+        )
+    return Affine(offset, scale, channelwise=True)
+
+
+class Normalise(nn.Module):
+    """Fixed normalisation (x - mean) / std as the first layer of a network.
+
+    Auditing wants the normalisation inside the model, where it can be undone: samples then come
+    back in the units they were recorded in.
+
+    Args:
+        mean: a number, or one value a channel of (batch, channels, ...), or a feature of
+            (batch, features).
+        std: the same; positive.
+
+    Raises:
+        InputError: values that are not finite, a std that is not positive, or lengths that differ.
+
+    Example:
+        >>> import torch
+        >>> Normalise(mean=[0.5, 0.0], std=2.0)(torch.ones(1, 2, 1, 1)).flatten().tolist()
+        [0.25, 0.5]
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self, mean: float | Sequence[float] | Tensor, std: float | Sequence[float] | Tensor
+    ) -> None:
+        super().__init__()
+        step = normalising(mean, std)
+        self.register_buffer("mean", step.offset.to(torch.get_default_dtype()))
+        self.register_buffer("std", step.scale.to(torch.get_default_dtype()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x, (batch, channels or features, ...)."""
+        x = x if x.is_floating_point() else x.to(self.mean.dtype)
+        return normalising(self.mean, self.std).apply(x)

@@ -1,0 +1,141 @@
+"""Read the front of a traced network: which of its steps can be undone.
+
+From the target back to the input, each step is either passed over (Identity, inactive dropout), or
+read as a step of `gradpeel.front`, or named as an obstacle.
+
+Example:
+    >>> root = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(4, 3))
+    >>> steps = ForwardPass(root, fx.Tracer().trace(root))
+    >>> read_front(steps, steps.live[-2])
+    ((Flatten(),), [])
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, fx, nn
+
+from gradpeel.errors import ImpossibleModelError, InputError, ModelError, UnsupportedModelError
+from gradpeel.forward_pass import BATCH_NORMS, ForwardPass
+from gradpeel.front import Affine, Flatten, Normalise, Step, normalising
+
+__all__ = ["normalisation_of", "read_front"]
+
+_ADD = {"add", "add_", "iadd"}
+_SUBTRACT = {"sub", "sub_", "isub", "subtract"}
+_MULTIPLY = {"mul", "mul_", "imul", "multiply"}
+_DIVIDE = {"div", "div_", "itruediv", "truediv", "true_divide"}
+_NAMED = 4  # obstacles named in a message before the rest is counted
+
+
+def read_front(steps: ForwardPass, target: fx.Node) -> tuple[tuple[Step, ...], list[ModelError]]:
+    """Read the steps from the input to the target.
+
+    Returns:
+        The steps in the order they run, and the reasons why some of them could not be read.
+    """
+    read: list[Step] = []
+    obstacles: list[str] = []
+    reasons: list[ModelError] = []
+    node = _source(steps, target)
+    while node is not None and node.op != "placeholder":
+        try:
+            step = _read(steps, node)
+        except InputError as error:
+            reasons.append(
+                ImpossibleModelError(f"{steps.describe(node)} in front of the target: {error}")
+            )
+        else:
+            if step is None:
+                obstacles.append(steps.describe(node))
+            else:
+                read += step
+        node = _source(steps, node)
+    if obstacles:
+        named = ", ".join(reversed(obstacles[-_NAMED:]))
+        more = f" and {len(obstacles) - _NAMED} more" if len(obstacles) > _NAMED else ""
+        reasons.append(
+            UnsupportedModelError(f"{named}{more} in front of the target: gradpeel cannot undo it")
+        )
+    return tuple(reversed(read)), reasons
+
+
+def normalisation_of(module: nn.Module) -> Affine | None:
+    """The fixed normalisation that a module is: `Normalise`, or torchvision's `Normalize`.
+
+    The latter is known by its name, so that torchvision need not be installed, and believed when it
+    does on an image what its name says.
+    """
+    if isinstance(module, Normalise):
+        return normalising(module.mean, module.std)
+    if type(module).__name__ != "Normalize" or not {"mean", "std"} <= set(dir(module)):
+        return None
+    try:
+        mean, std = (torch.as_tensor(value).reshape(-1) for value in (module.mean, module.std))
+        step = normalising(mean, std)
+        image = torch.linspace(0, 1, 9).reshape(3, 3).repeat(2, len(mean), 1, 1)
+        agrees = torch.allclose(module(image), step.apply(image))
+    except (RuntimeError, TypeError, ValueError):
+        return None
+    return step if agrees else None
+
+
+def _batch_norm(
+    layer: nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm,
+) -> Affine:
+    """What batch norm does with its running statistics, in evaluation mode."""
+    offset = torch.zeros(layer.num_features, dtype=torch.float64)
+    scale = torch.ones_like(offset)
+    if layer.running_mean is not None and layer.running_var is not None:
+        offset = layer.running_mean.double()
+        scale = (layer.running_var.double() + layer.eps).sqrt()
+    if layer.affine:
+        scale = scale / layer.weight.detach().double()
+        offset = offset - layer.bias.detach().double() * scale
+    return Affine(offset, scale, channelwise=True)
+
+
+def _source(steps: ForwardPass, node: fx.Node) -> fx.Node | None:
+    """The first of a node's inputs that depends on the network's input."""
+    return next((source for source in node.all_input_nodes if source in steps.varying), None)
+
+
+def _read(steps: ForwardPass, node: fx.Node) -> list[Step] | None:
+    """The steps a node stands for, none at all if it changes nothing; None if it cannot be read."""
+    if steps.passes_on(node):
+        return []
+    if steps.flattens(node):
+        return [Flatten()]
+    layer = steps.layer(node)
+    if layer is None:
+        step = _arithmetic(steps, node)
+    elif isinstance(layer, BATCH_NORMS):
+        step = _batch_norm(layer)
+    else:
+        step = normalisation_of(layer)
+    return None if step is None else [step]
+
+
+def _arithmetic(steps: ForwardPass, node: fx.Node) -> Affine | None:
+    """Addition, subtraction, multiplication or division of the input by a constant."""
+    if len(node.args) != 2 or node.kwargs:
+        return None
+    left, right = (steps.constant(argument) for argument in node.args)
+    constant = left if right is None else right
+    if constant is None:
+        return None
+    return _affine(steps.operation(node), constant, reflected=right is None)
+
+
+def _affine(operation: str, constant: Tensor, *, reflected: bool) -> Affine | None:
+    """The step (x - offset) / scale that equals `x operation constant`, or its reflection."""
+    zero, one = torch.zeros_like(constant), torch.ones_like(constant)
+    if operation in _ADD:
+        return Affine(-constant, one)
+    if operation in _SUBTRACT:
+        return Affine(constant, -one if reflected else one)
+    if operation in _MULTIPLY:
+        return Affine(zero, 1 / constant)
+    if operation in _DIVIDE and not reflected:
+        return Affine(zero, constant)
+    return None

@@ -1,0 +1,163 @@
+"""Compare a recovery with the truth. The decoder never imports this module.
+
+A certified sample is *right* when every entry is within `TOLERANCE` of the data's range of a true sample's:
+close enough to round to the very same 8-bit picture. Anything else that was certified is *false*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.recovery import Recovery
+from gradpeel.exposure import Exposure
+from gradpeel.target import Target
+
+__all__ = ["TOLERANCE", "Outcome", "Score", "score", "signals"]
+
+TOLERANCE = 1 / 512
+
+
+class Outcome(StrEnum):
+    """What became of one sample of the batch."""
+
+    RECOVERED = "recovered"
+    FAINT = "gradient below the dtype's resolution"
+    MISSED = "missed although peeling the activation grid reaches it"
+    UNREACHED = "not reached by peeling"
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """A recovery held against the batch it came from.
+
+    Attributes:
+        batch_size: number of samples in the batch.
+        matches: (n,) index of the true sample each certified one is, -1 for a false certificate.
+        errors: (n,) largest absolute error of each certified sample, to its true one or the nearest.
+        labels_right: (n,) whether a matched sample's label is the true one.
+        outcomes: for each sample of the batch, what became of it.
+        baseline_rate: share of the batch that some neuron isolates from the start: all that an attack
+            without a cascade can recover ("When the Curious Abandon Honesty", Boenisch et al.).
+        oracle_rate: share that peeling the bare activation grid reaches.
+    """
+
+    batch_size: int
+    matches: Tensor
+    errors: Tensor
+    labels_right: Tensor
+    outcomes: tuple[Outcome, ...]
+    baseline_rate: float
+    oracle_rate: float
+
+    @property
+    def recovered(self) -> int:
+        """Number of distinct true samples recovered."""
+        return self.outcomes.count(Outcome.RECOVERED)
+
+    @property
+    def recovery_rate(self) -> float:
+        """Share of the batch recovered."""
+        return self.recovered / self.batch_size
+
+    @property
+    def false_certificates(self) -> int:
+        """Certified samples that are no true sample."""
+        return int((self.matches < 0).sum())
+
+    @property
+    def repeats(self) -> int:
+        """Certified samples that repeat a true sample already counted."""
+        return len(self.matches) - self.false_certificates - self.recovered
+
+    @property
+    def label_accuracy(self) -> float | None:
+        """Share of right labels among matched samples; None when there are none."""
+        matched = self.matches >= 0
+        return float(self.labels_right[matched].double().mean()) if bool(matched.any()) else None
+
+    @property
+    def max_abs_error(self) -> float | None:
+        """Largest absolute error among matched samples; None when there are none."""
+        matched = self.errors[self.matches >= 0]
+        return float(matched.max()) if len(matched) else None
+
+    @property
+    def median_abs_error(self) -> float | None:
+        """Median over matched samples of their largest absolute error; None when there are none."""
+        matched = self.errors[self.matches >= 0]
+        return float(matched.median()) if len(matched) else None
+
+
+def score(recovery: Recovery, x: Tensor, y: Tensor, *, exposure: Exposure, faint: Tensor) -> Score:
+    """Match every certified sample with the nearest true one.
+
+    Args:
+        recovery: what the decoder found, in the order it found it.
+        x: (batch, *sample_shape) the true samples.
+        y: (batch,) the true labels.
+        exposure: the batch's activation grid, peeled.
+        faint: (batch,) mask of the samples whose gradient is too small for the update to carry.
+    """
+    true = x.double().flatten(1)
+    span = float(true.max() - true.min()) or 1.0
+    found = recovery.samples.double().flatten(1)
+    # Nearest by Euclidean distance, judged by the largest deviation of any entry.
+    nearest = torch.cdist(found, true).argmin(1) if len(found) else recovery.labels
+    errors = (found - true[nearest]).abs().amax(1)
+    right = errors <= TOLERANCE * span
+    recovered = torch.zeros(len(true), dtype=torch.bool)
+    recovered[nearest[right]] = True
+    flags = zip(recovered.tolist(), exposure.reached.tolist(), faint.tolist(), strict=True)
+    return Score(
+        len(true),
+        torch.where(right, nearest, -1),
+        errors,
+        right & (recovery.labels == y[nearest]),
+        tuple(_outcome(recovered=was, reached=could, faint=weak) for was, could, weak in flags),
+        float(exposure.isolated.double().mean()),
+        exposure.oracle_rate,
+    )
+
+
+def _outcome(*, recovered: bool, reached: bool, faint: bool) -> Outcome:
+    if recovered:
+        return Outcome.RECOVERED
+    if not reached:
+        return Outcome.UNREACHED
+    return Outcome.FAINT if faint else Outcome.MISSED
+
+
+def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
+    """How strongly each sample stands out where peeling would read it.
+
+    A sample is read from a neuron that it shares only with samples peeled before it. Its share of what
+    was summed up there, |c_i| / sum |c|, is all that arithmetic leaves of it: below the resolution of
+    the update's dtype the sample is not in the update, whatever the activation grid says.
+
+    Args:
+        target: the target, in float64.
+        x: (batch, *sample_shape) the true samples.
+        y: (batch,) the true labels.
+        exposure: the batch's activation grid, peeled.
+
+    Returns:
+        (batch,) the largest such share over the neurons that come to isolate the sample; 0 for samples
+        that peeling does not reach.
+    """
+    activations = target.pre_activations(target.front(x.double())).relu()
+    logits, pull = torch.func.vjp(target.tail, activations)
+    others = torch.softmax(logits, 1).scatter(1, y[:, None], 0.0)
+    gradient = others.scatter(1, y[:, None], -others.sum(1, keepdim=True))
+    c = (pull(gradient)[0].T * exposure.grid).abs()  # (neurons, batch)
+    share = c / c.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    # A neuron comes to isolate the sample that falls last of those that fire it, if it falls alone.
+    never = len(y) + 1
+    order = torch.where(exposure.reached, exposure.rounds, never) * exposure.grid
+    last = order.amax(1, keepdim=True)
+    isolates = exposure.grid & (order == last) & (last < never)
+    isolates &= isolates.sum(1, keepdim=True) == 1
+    return (share * isolates).amax(0)

@@ -1,0 +1,121 @@
+"""Record a model's forward pass without data, by torch.fx.
+
+The model is copied first and stays as it is. A forward pass that a graph cannot show faithfully (it
+branches on values, draws random numbers, overwrites what it was given) is refused here, before
+anybody relies on it.
+
+Example:
+    >>> steps = trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
+    >>> [steps.operation(node) for node in steps.live]
+    ['input', 'Linear', 'ReLU', 'Linear', 'output']
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from gradpeel.errors import UnsupportedModelError
+from gradpeel.forward_pass import ForwardPass, is_linear
+from gradpeel.front_reading import normalisation_of
+
+__all__ = ["shorten", "trace"]
+
+
+def trace(model: nn.Module) -> ForwardPass:
+    """Record the forward pass of a copy of `model`, in the mode (training or evaluation) it is in.
+
+    Raises:
+        UnsupportedModelError: the model cannot be copied or traced, or its forward pass does
+            something that a graph of its steps does not show.
+    """
+    try:
+        root = copy.deepcopy(model)
+    except Exception as error:
+        raise UnsupportedModelError(f"the model cannot be copied: {shorten(error)}") from error
+    root.zero_grad(set_to_none=True)
+    # Random numbers drawn while tracing would stand in the graph as if they were constants.
+    with torch.random.fork_rng(devices=[]):
+        before = torch.get_rng_state()
+        try:
+            tracer = _Tracer(root)
+            with _recording_len(root):
+                graph = tracer.trace(root)
+        except Exception as error:
+            raise UnsupportedModelError(f"the model cannot be traced: {shorten(error)}") from error
+        if not torch.equal(before, torch.get_rng_state()):
+            raise UnsupportedModelError("the model draws random numbers in its forward pass")
+    steps = ForwardPass(root, graph)
+    for node in steps.unused:
+        if steps.works_in_place(node):
+            raise UnsupportedModelError(
+                f"{steps.describe(node)} overwrites its input and its result is not used: "
+                "use what it returns"
+            )
+    return steps
+
+
+def shorten(error: Exception, limit: int = 160) -> str:
+    """The first line of an error's message, cut to a length that fits into ours."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+class _Tracer(fx.Tracer):
+    """Keeps whole what gradpeel knows as one step, and gives optional arguments their default."""
+
+    def __init__(self, root: nn.Module) -> None:
+        super().__init__()
+        self._known = {
+            module
+            for module in root.modules()
+            if is_linear(module) or normalisation_of(module) is not None
+        }
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return m in self._known or super().is_leaf_module(m, module_qualified_name)
+
+    def create_proxy(
+        self,
+        kind: str,
+        target: Any,  # noqa: ANN401 - torch's own signature
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *others: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        given = any(node.op == "placeholder" for node in self.graph.nodes)
+        if kind == "placeholder" and args and given:
+            return args[0]
+        return super().create_proxy(kind, target, args, kwargs, *others, **named)
+
+
+@contextlib.contextmanager
+def _recording_len(root: nn.Module) -> Iterator[None]:
+    """Let len(x) be traced: Python wants a number from it, and a proxy has none to give.
+
+    While tracing, `len` is shadowed in the modules that define the model's forward passes.
+    """
+
+    def recording(value: Any) -> Any:  # noqa: ANN401 - whatever len() is called on
+        if isinstance(value, fx.Proxy):
+            return value.tracer.create_proxy("call_function", len, (value,), {})
+        return len(value)
+
+    spaces: dict[int, dict[str, Any]] = {}
+    for module in root.modules():
+        space = getattr(type(module).forward, "__globals__", None)
+        if space is not None and "len" not in space:
+            spaces[id(space)] = space
+    for space in spaces.values():
+        space["len"] = recording
+    try:
+        yield
+    finally:
+        for space in spaces.values():
+            del space["len"]

@@ -1,0 +1,273 @@
+"""What a client sends: gradients by parameter name, and what is known about the round.
+
+An update crosses a trust boundary, so its files hold plain arrays and nothing else: safetensors, or npz
+read without pickle (unpickling somebody's file would run their code). Everything is checked on loading,
+and an error names the file and the field.
+
+Example:
+    >>> import torch
+    >>> update = Update({"0.weight": torch.ones(3, 2), "0.bias": torch.ones(3)}, batch_size=4)
+    >>> update.dtype, update.batch_size, len(update.gradients)
+    (torch.float32, 4, 2)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast, get_args
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from gradpeel.errors import InputError
+
+__all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
+
+Reduction = Literal["mean", "sum"]
+REDUCTIONS: tuple[str, ...] = get_args(Reduction)
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+MAX_BYTES = 16 * 2**30
+T = TypeVar("T")
+_FORMAT = "gradpeel-update-1"
+_NPZ_META = "__gradpeel__"
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """One client's answer to one round of FedSGD.
+
+    Attributes:
+        gradients: gradient of the batch loss by parameter name, in the model's own shapes.
+        batch_size: number of samples behind it.
+        reduction: whether the loss was the mean or the sum over the batch.
+
+    Raises:
+        InputError: no gradients, mixed or unsupported dtypes, values that are not finite, or a batch
+            size that is not a positive integer.
+    """
+
+    gradients: Mapping[str, Tensor]
+    batch_size: int
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        _check_update(self, "update")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype the client computed or sent its gradients in."""
+        return next(iter(self.gradients.values())).dtype
+
+    @property
+    def share(self) -> float:
+        """The weight of one sample's loss in the batch loss: 1/B for a mean, 1 for a sum."""
+        return 1.0 / self.batch_size if self.reduction == "mean" else 1.0
+
+    def __repr__(self) -> str:
+        size = sum(gradient.numel() for gradient in self.gradients.values())
+        dtype = str(self.dtype).removeprefix("torch.")
+        return (
+            f"Update({len(self.gradients)} tensors, {size} numbers, {dtype}, "
+            f"batch_size={self.batch_size}, reduction={self.reduction!r})"
+        )
+
+
+def save_update(update: Update, path: str | Path) -> Path:
+    """Write `update` to a `.safetensors` or `.npz` file, whole or not at all.
+
+    Raises:
+        InputError: another file ending, or a dtype npz cannot hold (bfloat16).
+    """
+    path = Path(path)
+    meta = {
+        "format": _FORMAT,
+        "batch_size": str(update.batch_size),
+        "reduction": update.reduction,
+    }
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in update.gradients.items()
+    }
+    if path.suffix == ".safetensors":
+        with _replacing(path) as partial:
+            save_file(tensors, partial, metadata=meta)
+    elif path.suffix == ".npz":
+        if update.dtype == torch.bfloat16:
+            raise InputError(f"{path}: npz cannot hold bfloat16; use a .safetensors file")
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        with _replacing(path) as partial, partial.open("wb") as file:
+            # NumPy's stubs take every keyword of savez for its own flag.
+            np.savez(
+                file, **cast("dict[str, Any]", {_NPZ_META: np.array(json.dumps(meta)), **arrays})
+            )
+    else:
+        raise InputError(f"{path}: expected a file ending in .safetensors or .npz")
+    return path
+
+
+def load_update(
+    path: str | Path,
+    *,
+    batch_size: int | None = None,
+    reduction: Reduction | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Update:
+    """Read an update written by `save_update`, or any file of gradients by parameter name.
+
+    Args:
+        path: a `.safetensors` or `.npz` file.
+        batch_size: needed where the file does not say it; where it does, the two must agree.
+        reduction: as `batch_size`; "mean" where nobody says.
+        max_bytes: refuse files whose tensors would take more memory than this.
+
+    Raises:
+        InputError: the file cannot be read, or what it holds is not an update.
+    """
+    path = Path(path)
+    tensors, meta = load_tensors(path, max_bytes=max_bytes)
+    known_size = _agreed(path, "batch_size", _whole(path, meta.get("batch_size")), batch_size)
+    if known_size is None:
+        raise InputError(f"{path}: does not say its batch size; give it")
+    known_reduction = _agreed(path, "reduction", meta.get("reduction"), reduction) or "mean"
+    if known_reduction not in REDUCTIONS:
+        raise InputError(f"{path}: reduction={known_reduction!r}: expected one of {REDUCTIONS}")
+    try:
+        return Update(tensors, known_size, cast("Reduction", known_reduction))
+    except InputError as error:
+        raise InputError(str(error).replace("update", str(path), 1)) from None
+
+
+def load_tensors(
+    path: str | Path, *, max_bytes: int = MAX_BYTES
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read named tensors and plain text metadata from safetensors or npz; never runs foreign code.
+
+    Raises:
+        InputError: missing or damaged file, another format, pickled content, or too large.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if path.suffix not in (".safetensors", ".npz"):
+        raise InputError(f"{path}: expected a file ending in .safetensors or .npz")
+    read = _read_safetensors if path.suffix == ".safetensors" else _read_npz
+    tensors, meta = read(path, max_bytes)
+    if not tensors:
+        raise InputError(f"{path}: holds no tensors")
+    return tensors, meta
+
+
+def _read_safetensors(path: Path, max_bytes: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+    size = path.stat().st_size
+    if size > max_bytes:
+        raise InputError(f"{path}: {size} bytes: more than the limit of {max_bytes}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path}: not a readable safetensors file ({error})") from None
+
+
+def _read_npz(path: Path, max_bytes: int) -> tuple[dict[str, Tensor], dict[str, str]]:
+    tensors: dict[str, Tensor] = {}
+    meta: dict[str, str] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > max_bytes:
+            raise InputError(f"{path}: {size} bytes unpacked: more than the limit of {max_bytes}")
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                try:
+                    array = arrays[name]
+                except ValueError as error:
+                    raise InputError(f"{path}: {name}: not a plain array ({error})") from None
+                if name == _NPZ_META:
+                    meta = _npz_meta(path, array)
+                elif array.dtype.kind not in "fiu":
+                    raise InputError(f"{path}: {name}: dtype {array.dtype}: expected numbers")
+                else:
+                    tensors[name] = torch.from_numpy(np.ascontiguousarray(array))
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a readable npz file ({error})") from None
+    return tensors, meta
+
+
+def _npz_meta(path: Path, array: np.ndarray[Any, Any]) -> dict[str, str]:
+    try:
+        meta = json.loads(str(array))
+    except json.JSONDecodeError:
+        raise InputError(f"{path}: {_NPZ_META}: expected JSON text") from None
+    if not isinstance(meta, dict):
+        raise InputError(f"{path}: {_NPZ_META}: expected a JSON object")
+    return {str(key): str(value) for key, value in meta.items()}
+
+
+def _whole(path: Path, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise InputError(f"{path}: batch_size={text!r}: expected a positive integer")
+    return int(text)
+
+
+def _agreed(path: Path, name: str, stored: T | None, given: T | None) -> T | None:
+    if stored is not None and given is not None and stored != given:
+        raise InputError(f"{path}: says {name}={stored!r} but {given!r} was given")
+    return given if stored is None else stored
+
+
+def _check_update(update: Update, where: str) -> None:
+    size = update.batch_size
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise InputError(f"{where}: batch_size={size!r}: expected a positive integer")
+    if update.reduction not in REDUCTIONS:
+        raise InputError(f"{where}: reduction={update.reduction!r}: expected one of {REDUCTIONS}")
+    if not update.gradients:
+        raise InputError(f"{where}: holds no gradients")
+    for name, tensor in update.gradients.items():
+        if tensor.dtype not in DTYPES:
+            raise InputError(
+                f"{where}: {name}: dtype {tensor.dtype}: expected float64, float32, bfloat16 or float16"
+            )
+        if tensor.dtype != update.dtype:
+            raise InputError(
+                f"{where}: {name}: dtype {tensor.dtype}: expected {update.dtype} as the others have"
+            )
+        bad = tensor.numel() - int(torch.isfinite(tensor).sum())
+        if bad:
+            raise InputError(f"{where}: {name}: {bad} of {tensor.numel()} values are not finite")
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Write beside `path` and move into place at the end, so that no half-written file is left."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def norm(tensors: Mapping[str, Tensor]) -> float:
+    """Euclidean norm of all tensors together, in float64."""
+    return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in tensors.values()))
