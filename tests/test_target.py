@@ -1,8 +1,9 @@
-"""Splitting: the parts make up the network again, whatever way it is written; or every reason why not."""
+"""Splitting: the parts make up the network again, whatever way it is written."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,8 @@ class Written(nn.Module):
         for name, layer in layers.items():
             self.add_module(name, layer)
 
-    def forward(self, x: Tensor, scale: float = 1.0) -> Any:
-        return self.written(self, x * scale if scale != 1 else x)
+    def forward(self, x: Tensor) -> Any:
+        return self.written(self, x)
 
 
 class FunctionalMLP(nn.Module):
@@ -73,16 +74,11 @@ def batch_of(shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> Tens
     return torch.rand(6, *shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def whole(target: Target, x: Tensor) -> Tensor:
-    logits: Tensor = target.tail(target.pre_activations(target.front(x)).relu())
-    return logits
-
-
 def assert_splits(model: nn.Module, shape: tuple[int, ...]) -> Target:
     """The parts are the network, its samples come back, and its tail has both derivatives."""
     model = model.double()
     target, x = split(model), batch_of(shape)
-    torch.testing.assert_close(whole(target, x), model(x))
+    torch.testing.assert_close(target.logits(x), model(x))
     torch.testing.assert_close(target.front.invert(target.front(x), shape), x)
     activations = target.pre_activations(target.front(x)).relu()
     kept, along = activations.clone(), torch.ones_like(activations)
@@ -127,7 +123,7 @@ def test_the_parts_of_any_mlp_make_up_the_network(
         norm(batch_of((features,)))
         front.append(norm.eval())
     widths = [features, *hidden, classes]
-    layers = [nn.Linear(*pair) for pair in zip(widths, widths[1:], strict=False)]
+    layers = [nn.Linear(*pair) for pair in itertools.pairwise(widths)]
     model: nn.Module
     if functional_style:
         model = FunctionalMLP(nn.Sequential(*front), layers)
@@ -166,7 +162,7 @@ def branch(x: Tensor) -> Tensor:
 
 def in_place_skip(self: Any, x: Tensor) -> Tensor:
     hidden = functional.relu(self.one(x.flatten(1)))
-    hidden += self.mid(hidden)
+    hidden = hidden.add_(self.mid(hidden))
     return self.two(hidden)  # type: ignore[no-any-return]
 
 
@@ -415,10 +411,16 @@ def test_a_target_moves_to_another_dtype_as_a_copy() -> None:
     )
     target, x = split(model), batch_of(IMAGE)
     wide = target.to(dtype=torch.float64)
-    torch.testing.assert_close(whole(wide, x), model.double()(x))
-    assert whole(wide, x.float()).dtype == torch.float64
+    torch.testing.assert_close(wide.logits(x), model.double()(x))
+    assert wide.logits(x.float()).dtype == torch.float64
     assert target.weight.dtype == next(target.tail.parameters()).dtype == torch.float32
-    assert whole(target, x).dtype == torch.float32
+    assert target.logits(x).dtype == torch.float32
+
+
+def test_values_that_overflow_are_no_reason_to_refuse() -> None:
+    model = nn.Sequential(dense(), nn.ReLU(), nn.Linear(8, 4), Written(lambda _, x: x.log())).half()
+    nn.init.constant_(model.get_parameter("2.bias"), -1e4)
+    assert split(model).tail(torch.zeros(2, 8).half()).isnan().all()
 
 
 def test_repr_says_the_shape() -> None:
@@ -456,5 +458,10 @@ def test_a_shaped_layer_must_fit(
 
 
 def test_only_modules_can_be_split() -> None:
-    with pytest.raises(InputError, match="^model of type dict: expected a torch.nn.Module$"):
+    with pytest.raises(InputError, match=r"^model of type dict: expected a torch\.nn\.Module$"):
         split({})  # type: ignore[arg-type]
+
+
+def test_tracing_leaves_len_alone() -> None:
+    split(mlp(lambda n, x: n.two(n.one(x.reshape(len(x), -1)).relu())))
+    assert "len" not in globals()

@@ -33,14 +33,14 @@ DROPOUTS = (
 )
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _PASSING_METHODS = {"clone", "contiguous", "double", "float", "to"}
-_IN_PLACE_OPERATORS = {"iadd", "imatmul", "imul", "ipow", "isub", "itruediv"}
 
 
 class ForwardPass:
     """The forward pass of a model as a graph of nodes.
 
     Attributes:
-        module: the traced model as a graph module; its parameters have the model's names.
+        root: the traced model.
+        module: the same as a graph module; its parameters have the model's names.
         parameter_names: the model's name of each parameter, by the parameter's id.
         output: the node that returns.
         live: the nodes the output needs, in the order they run.
@@ -50,6 +50,7 @@ class ForwardPass:
     """
 
     def __init__(self, root: nn.Module, graph: fx.Graph) -> None:
+        self.root = root
         self.module = fx.GraphModule(root, graph)
         self.parameter_names = {id(p): name for name, p in root.named_parameters()}
         nodes = list(self.module.graph.nodes)
@@ -159,11 +160,8 @@ class ForwardPass:
         if layer is not None:
             return bool(getattr(layer, "inplace", False))
         name = self.operation(node)
-        return (
-            (name.endswith("_") and not name.endswith("__"))
-            or name in _IN_PLACE_OPERATORS
-            or bool(self.arguments(node).get("inplace", False))
-        )
+        by_name = name.endswith("_") and not name.endswith("__")
+        return by_name or bool(self.arguments(node).get("inplace", False))
 
     def ways_around(self, entry: fx.Node) -> list[fx.Node]:
         """The nodes after `entry` that work on a value from before it."""

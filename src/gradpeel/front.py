@@ -50,10 +50,10 @@ class Affine:
     channelwise: bool = False
 
     def __post_init__(self) -> None:
-        if not bool(torch.isfinite(self.offset).all()):
-            raise InputError("offset holds values that are not finite: it cannot be undone")
         if not bool((torch.isfinite(self.scale) & (self.scale != 0)).all()):
             raise InputError("scale holds zero or values that are not finite: it cannot be undone")
+        if not bool(torch.isfinite(self.offset).all()):
+            raise InputError("offset holds values that are not finite: it cannot be undone")
 
     @property
     def uniform(self) -> bool:

@@ -21,10 +21,10 @@ from gradpeel.front import Affine, Flatten, Normalise, Step, normalising
 
 __all__ = ["normalisation_of", "read_front"]
 
-_ADD = {"add", "add_", "iadd"}
-_SUBTRACT = {"sub", "sub_", "isub", "subtract"}
-_MULTIPLY = {"mul", "mul_", "imul", "multiply"}
-_DIVIDE = {"div", "div_", "itruediv", "truediv", "true_divide"}
+_ADD = {"add", "add_"}
+_SUBTRACT = {"sub", "sub_", "subtract"}
+_MULTIPLY = {"mul", "mul_", "multiply"}
+_DIVIDE = {"div", "div_", "true_divide", "truediv"}
 _NAMED = 4  # obstacles named in a message before the rest is counted
 
 

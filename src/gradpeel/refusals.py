@@ -13,7 +13,7 @@ Example:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, fx, nn
@@ -26,6 +26,7 @@ from gradpeel.errors import (
     UnsupportedModelError,
 )
 from gradpeel.forward_pass import BATCH_NORMS, DROPOUTS, ForwardPass
+from gradpeel.front import Affine, Front
 from gradpeel.tracing import shorten
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "reasons_at_target",
     "reasons_in_modules",
     "reasons_in_steps",
+    "reasons_not_reproduced",
+    "reasons_unreadable",
 ]
 
 # Activations with a gradient (almost) everywhere: every neuron then fires on every sample.
@@ -42,17 +45,44 @@ _FIRING_EVERYWHERE = {
     "prelu", "rrelu", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softsign",
     "tanh", "tanhshrink",
 }  # fmt: skip
+# Wrappers that hide the forward pass, and where they keep the model.
+_WRAPPERS = {
+    "DataParallel": "module",
+    "DistributedDataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+}
 _PRODUCTS = {"Linear", "addmm", "linear", "matmul", "mm"}
+
+
+def reasons_unreadable(model: nn.Module) -> list[ModelError]:
+    """What keeps the model's forward pass from being read at all."""
+    reasons: list[ModelError] = []
+    modules = dict(model.named_modules())
+    empty = [
+        name
+        for name, module in modules.items()
+        if any(is_lazy(p) or p.is_meta for p in module.parameters(recurse=False))
+    ]
+    if empty:
+        reasons.append(
+            ModelSettingError(
+                f"{_named(modules, empty)} without weights yet: "
+                "load them, or run the model once on a batch"
+            )
+        )
+    wrapper = type(model).__name__
+    if wrapper in _WRAPPERS:
+        reasons.append(
+            ModelSettingError(f"the model is wrapped in {wrapper}: pass model.{_WRAPPERS[wrapper]}")
+        )
+    if isinstance(model, torch.jit.ScriptModule):
+        reasons.append(UnsupportedModelError("the model is compiled by torch.jit"))
+    return reasons
 
 
 def reasons_in_modules(model: nn.Module) -> list[ModelError]:
     """What the model's modules tell before its forward pass is read."""
     modules = dict(model.named_modules())
-    lazy = [
-        name
-        for name, module in modules.items()
-        if any(map(is_lazy, (*module.parameters(recurse=False), *module.buffers(recurse=False))))
-    ]
     dropouts = [name for name, module in modules.items() if module.training and _drops(module)]
     norms = {name: module for name, module in modules.items() if isinstance(module, BATCH_NORMS)}
     active = [name for name, module in norms.items() if module.training]
@@ -65,7 +95,6 @@ def reasons_in_modules(model: nn.Module) -> list[ModelError]:
     complex_ = [name for name, parameter in model.named_parameters() if parameter.is_complex()]
     reasons: list[ModelError] = []
     for names, change in (
-        (lazy, "without weights yet: run the model once on a batch"),
         (dropouts, "active: call model.eval()"),
         (active, "in training mode, where it mixes the samples of a batch: call model.eval()"),
         (baseless, "without running statistics, so it mixes a batch: use track_running_stats=True"),
@@ -108,7 +137,7 @@ def reason_without_linear(steps: ForwardPass) -> ModelError:
     products = [node for node in steps.live if steps.operation(node) in _PRODUCTS]
     if products:
         return UnsupportedModelError(
-            f"{steps.describe(products[0])} is not a module of type torch.nn.Linear, "
+            f"{steps.describe(products[0])} is not called as a torch.nn.Linear layer of the model, "
             "and gradpeel reads no other"
         )
     return ImpossibleModelError("no Linear layer found")
@@ -160,9 +189,36 @@ def reasons_after_target(tail: nn.Module, weight: Tensor) -> list[ModelError]:
         found = f"{tuple(logits.shape)} of {logits.dtype}"
         return [UnsupportedModelError(f"4 samples give the output {found}: expected (4, classes)")]
     if not _close(logits, again):
-        return [UnsupportedModelError("the network after the target draws random numbers")]
+        return [
+            UnsupportedModelError("the network after the target gives another output each time")
+        ]
     if not _close(logits[[2, 0]], some):
         return [UnsupportedModelError("the network after the target mixes the samples of a batch")]
+    return []
+
+
+def reasons_not_reproduced(
+    model: nn.Module, front: Front, parts: Callable[[Tensor], Tensor]
+) -> list[ModelError]:
+    """Compare the whole network with its parts on made-up samples, where it takes a shape we guess.
+
+    A recorded forward pass does not show everything: not a forward hook that changes a value, nor
+    that `+=` changes a tensor that has a second name.
+    """
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(3, front.features, generator=generator)
+    rows = rows.to(next(model.parameters()).device)
+    sizes = [max(s.offset.numel(), s.scale.numel()) for s in front.steps if isinstance(s, Affine)]
+    channels = max([1, *sizes])
+    for shape in ((front.features,), (channels, front.features // channels, 1)):
+        try:
+            with torch.no_grad():
+                x = front.invert(rows, shape)
+                logits = model(x)
+        except Exception:  # noqa: BLE001, S112 - another shape than the model takes: nothing to compare
+            continue
+        if not _close(logits, parts(x)):
+            return [UnsupportedModelError("the steps recorded do not reproduce the model's output")]
     return []
 
 
@@ -235,5 +291,5 @@ def _named(modules: dict[str, nn.Module], names: list[str]) -> str:
 def _close(a: Tensor, b: Tensor) -> bool:
     """Equal up to rounding: the order of a sum matters far less than the root of the precision."""
     tolerance = torch.finfo(a.dtype).eps ** 0.5
-    scale = float(a.abs().max())
+    scale = float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())
     return a.shape == b.shape and torch.allclose(a, b, tolerance, tolerance * scale, equal_nan=True)

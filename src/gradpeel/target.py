@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
-from torch.nn.parameter import is_lazy
 
 from gradpeel.errors import (
     InputError,
@@ -37,6 +36,8 @@ from gradpeel.refusals import (
     reasons_at_target,
     reasons_in_modules,
     reasons_in_steps,
+    reasons_not_reproduced,
+    reasons_unreadable,
 )
 from gradpeel.tracing import trace
 
@@ -109,6 +110,11 @@ class Target:
         """Map rows, (n, features), to what enters the ReLU, (n, neurons)."""
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
 
+    def logits(self, x: Tensor) -> Tensor:
+        """Map a batch, (n, *sample_shape), to what the model makes of it, (n, classes)."""
+        logits: Tensor = self.tail(self.pre_activations(self.front(x)).relu())
+        return logits
+
     def to(self, dtype: torch.dtype) -> Target:
         """Return a copy of everything in `dtype`."""
         return replace(
@@ -150,8 +156,8 @@ def split(model: nn.Module) -> Target:
     if not isinstance(model, nn.Module):
         raise InputError(f"model of type {type(model).__name__}: expected a torch.nn.Module")
     reasons = reasons_in_modules(model)
-    if any(map(is_lazy, model.parameters())):
-        raise ModelRefusedError(reasons)  # layers without a shape yet cannot be read further
+    if unreadable := reasons_unreadable(model):
+        raise ModelRefusedError([*reasons, *unreadable])
     try:
         steps = trace(model)
     except ModelError as reason:
@@ -167,9 +173,7 @@ def split(model: nn.Module) -> Target:
         raise ModelRefusedError([*reasons, *obstacles])
     steps.module.requires_grad_(requires_grad=False)
     tail = _tail_after(steps, steps.consumers(node)[0], layer.out_features)
-    if reasons := reasons_after_target(tail, layer.weight):
-        raise ModelRefusedError(reasons)
-    return Target(
+    target = Target(
         weight=layer.weight.detach(),
         bias=layer.bias.detach(),
         weight_name=steps.parameter_names[id(layer.weight)],
@@ -177,6 +181,12 @@ def split(model: nn.Module) -> Target:
         front=Front(front_steps, layer.in_features, layer.weight.dtype),
         tail=tail,
     )
+    reasons = reasons_after_target(tail, target.weight) or reasons_not_reproduced(
+        steps.root, target.front, target.logits
+    )
+    if reasons:
+        raise ModelRefusedError(reasons)
+    return target
 
 
 def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Tensor) -> nn.Module:

@@ -60,7 +60,7 @@ def trace(model: nn.Module) -> ForwardPass:
     return steps
 
 
-def shorten(error: Exception, limit: int = 160) -> str:
+def shorten(error: Exception, limit: int = 200) -> str:
     """The first line of an error's message, cut to a length that fits into ours."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line if len(line) <= limit else line[: limit - 3] + "..."

@@ -51,7 +51,7 @@ def gather(residual: Residual, among: Tensor, direction: Tensor) -> Candidates:
     """
     neurons = residual.live(among)
     neurons = neurons[residual.own_pre_activations(neurons) > 0]
-    error = residual.error[neurons] / residual.bias[neurons].abs()
+    error = residual.relative_error(neurons)
     order = torch.argsort(error, stable=True)
     neurons, error = neurons[order], error[order]
     coordinates = residual.coordinates(neurons)

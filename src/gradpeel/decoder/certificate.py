@@ -34,13 +34,18 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
-from gradpeel.decoder.residual import SLACK, Peeled, Residual
+from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.residual import SLACK, Residual
+from gradpeel.decoder.simulation import simulate
 from gradpeel.target import Tail
 
-__all__ = ["CHANCE", "LOOSEST", "Verdicts", "certify"]
+__all__ = ["CHANCE", "EXACT", "LOOSEST", "Verdicts", "certify"]
 
 LOOSEST = 1e-3
 """Largest accepted relative mismatch of any equation, however large the tracked error."""
+
+EXACT = 2.5e-4
+"""Largest accepted relative error of a sample."""
 
 CHANCE = 1e-9
 """Largest accepted probability that one candidate is certified by luck."""
@@ -90,24 +95,16 @@ def certify(
     neurons, z = candidates.neurons, candidates.pre_activations
     fires = z > 0
     activations = z * fires
-
-    logits, along_own, wobble = _tangents(
-        tail, activations, neurons, fires * signs * residual.spread
-    )
+    logits, along_own = _along_own_neuron(tail, activations, neurons)
     labels = _fit_labels(logits, along_own, residual.bias[neurons] / share)
-    cotangent, response = _loss_gradient(logits, labels, wobble)
-    cotangent = cotangent * share
-    c_all, v = _sensitivities(tail, activations, cotangent)
+    simulated = simulate(tail, activations, labels, share=share, unit_error=signs * residual.spread)
+    v, c_all = simulated.v, simulated.c
     c = c_all * fires
-
-    # How well the candidate's sensitivities can be computed: its own error moves the loss gradient by
-    # `response` per unit, and the client's p - 1 is rounded at 1 however small it is.
-    rounding = residual.resolution * (1.0 + share / cotangent.abs().amax(1))
-    allowed = (1.0 + response) * (candidates.error + residual.resolution) + rounding
+    allowed = simulated.error(candidates.error + residual.resolution, residual.resolution)
 
     pairs = _pairs(candidates)
     tests = [_bias_equation(pairs, residual, c, allowed, c_all.square().mean(1).sqrt())]
-    if v is not None and residual.next_rows is not None:
+    if residual.next_rows is not None:
         tests.append(_next_layer(candidates, residual, activations, v, allowed))
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
@@ -119,19 +116,24 @@ def certify(
     # so that pessimism does not pile up along the cascade.
     correction = (4 * units).clamp(min=1 / SLACK)
     error = candidates.error * correction + residual.resolution
+    accepted &= error <= EXACT
     doubt = z.abs() <= SLACK * error[:, None] * residual.spread
     quiet = residual.quiet
-    trespass = (c[:, quiet].abs() > SLACK * residual.error[quiet]) & ~doubt[:, quiet]
+    trespass = (c[:, quiet].abs() > SLACK * residual.bias_error[quiet]) & ~doubt[:, quiet]
     accepted &= ~trespass.any(1)
 
     off = allowed * correction
-    if v is not None and residual.next_rows is not None:
+    if residual.next_rows is not None:
         assert tail.next_layer is not None
         v, off = _measure(pairs, residual, activations, v, error, off)
         c_all = v @ tail.next_layer.weight
         c = c_all * fires
-    # At a neuron that isolates the candidate the residual *is* its sensitivity.
-    c[pairs.row, pairs.column] = residual.bias[pairs.column]
+    # At a neuron that isolates the candidate the residual *is* its sensitivity. Where computing it is
+    # more exact, the difference is a trace of a fainter sample, and stays in the residual.
+    size = c_all.square().mean(1).sqrt() * off
+    measured = residual.bias_error[pairs.column] < size[pairs.row]
+    row, column = pairs.row[measured], pairs.column[measured]
+    c[row, column] = residual.bias[column]
     return Verdicts(
         accepted,
         labels,
@@ -192,7 +194,7 @@ def _bias_equation(
     """
     observed = residual.bias[pairs.column]
     size = torch.maximum(size[pairs.row], observed.abs())
-    error = residual.error[pairs.column] + allowed[pairs.row] * size
+    error = residual.bias_error[pairs.column] + allowed[pairs.row] * size
     gap = (c[pairs.row, pairs.column] - observed).abs()
     luck = (2 * gap / size).clamp(min=residual.resolution, max=1.0).log()
     none = torch.zeros_like(allowed)
@@ -207,7 +209,7 @@ def _bias_equation(
 def _next_layer(
     candidates: Candidates, residual: Residual, activations: Tensor, v: Tensor, allowed: Tensor
 ) -> _Test:
-    """The next layer's residual at the candidate's neuron is a_j v: an equation for each of its outputs."""
+    """The next layer's residual at the candidate's neuron is a_j v, an equation for each entry."""
     assert residual.next_rows is not None
     neurons = candidates.neurons
     predicted = activations.gather(1, neurons[:, None]) * v
@@ -215,12 +217,13 @@ def _next_layer(
     blur = candidates.error * residual.spread * v.abs().amax(1)
     error = residual.next_error[neurons] + blur + size * allowed
     gap = (residual.next_rows[neurons] - predicted).abs().amax(1)
-    width = predicted.shape[1]
-    off = (2 * gap / size).clamp(min=residual.resolution, max=1.0)
-    # The label and the scale are fitted, the other equations are free to fail.
-    return _Test(
-        gap / error, gap / size, off.pow(max(width - 2, 0)), torch.full_like(neurons, width)
-    )
+    # Entries smaller than the gap match anyhow and prove nothing: a saturated sample has only two that
+    # count. Of the largest two, one follows from the others (they sum to zero) and one from the bias
+    # equation at the same neuron.
+    entries = predicted.abs().sort(dim=1, descending=True).values[:, 2:]
+    luck = (2 * gap[:, None] / entries).clamp(min=residual.resolution, max=1.0)
+    equations = 1 + (luck < 1.0).sum(1)
+    return _Test(gap / error, gap / size, luck.prod(1), equations)
 
 
 def _measure(
@@ -258,19 +261,15 @@ def _measure(
     )
 
 
-def _tangents(
-    tail: Tail, activations: Tensor, neurons: Tensor, unit_error: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, their derivative along each candidate's own neuron, and their wobble.
+def _along_own_neuron(tail: Tail, activations: Tensor, neurons: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits and their derivative along each candidate's own neuron, by one forward-mode pass.
 
-    One forward-mode pass along the own neuron gives the predicted bias entry for every label at once.
-    The wobble is how far the logits move when all activations are off by one relative unit of error.
+    The derivative gives the predicted bias entry for every label at once.
     """
     own = torch.zeros_like(activations)
     own[torch.arange(len(neurons)), neurons] = 1.0
-    logits, along_own = torch.func.jvp(tail, (activations,), (own,))
-    _, moved = torch.func.jvp(tail, (activations,), (unit_error,))
-    return logits, along_own, moved
+    logits, along_own = torch.func.jvp(tail, (activations,), (own,))[:2]
+    return logits, along_own
 
 
 def _fit_labels(logits: Tensor, along_own: Tensor, observed: Tensor) -> Tensor:
@@ -282,27 +281,3 @@ def _fit_labels(logits: Tensor, along_own: Tensor, observed: Tensor) -> Tensor:
     exact = (p.scatter(1, top, 0.0) * (along_own - along_own.gather(1, top))).sum(1, keepdim=True)
     predicted = predicted.scatter(1, top, exact)
     return (predicted - observed[:, None]).abs().argmin(1)
-
-
-def _loss_gradient(logits: Tensor, labels: Tensor, wobble: Tensor) -> tuple[Tensor, Tensor]:
-    """p - e_y, and its relative change when the logits move by `wobble`.
-
-    1 - p_y is summed from the other classes, so that it keeps its digits.
-    """
-    p = torch.softmax(logits, 1)
-    others = p.scatter(1, labels[:, None], 0.0)
-    gradient = others.scatter(1, labels[:, None], -others.sum(1, keepdim=True))
-    moved = p * (wobble - (p * wobble).sum(1, keepdim=True))
-    return gradient, moved.abs().amax(1) / gradient.abs().amax(1)
-
-
-def _sensitivities(
-    tail: Tail, activations: Tensor, cotangent: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Loss gradient at the activations (n, neurons), and at the next layer's output if there is one."""
-    if tail.next_layer is None:
-        _, pull = torch.func.vjp(tail, activations)
-        return pull(cotangent)[0], None
-    _, pull = torch.func.vjp(tail.rest, tail.next_layer(activations))
-    v = pull(cotangent)[0]
-    return v @ tail.next_layer.weight, v

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
-from gradpeel.decoder.residual import SLACK, Peeled
+from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.residual import SLACK
 
 __all__ = ["Ledger"]
 
@@ -27,26 +28,27 @@ _SAME = 1e-6
 class Ledger:
     """Certified samples in the order they were certified."""
 
-    def __init__(self, gradient: Tensor, *, direction: Tensor, scale: float) -> None:
+    def __init__(
+        self, gradient: Tensor, *, direction: Tensor, scale: float, next_width: int
+    ) -> None:
         """Start empty.
 
         Args:
             gradient: (neurons, features) weight gradient of the target, as it was sent.
             direction: (width,) unit vector along which samples are compared first.
             scale: typical size of a candidate's coordinates.
+            next_width: width of the next layer, 0 where there is none.
         """
         self._gradient = gradient
         self._scale = scale
         self._direction = direction
         neurons, features = gradient.shape
-        self.coordinates = torch.zeros(0, len(direction), dtype=torch.float64)
-        self.sensitivities = torch.zeros(0, neurons, dtype=torch.float64)
+        self.peeled = Peeled.none(width=len(direction), neurons=neurons, next_width=next_width)
         self._rows = torch.zeros(0, features, dtype=torch.float64)
         self.sources = torch.zeros(0, dtype=torch.long)
         self.labels = torch.zeros(0, dtype=torch.long)
         self.rounds = torch.zeros(0, dtype=torch.long)
         self.residuals = torch.zeros(0, dtype=torch.float64)
-        self.errors = torch.zeros(0, dtype=torch.float64)
         self.chances = torch.zeros(0, dtype=torch.float64)
         self.equations = torch.zeros(0, dtype=torch.long)
         self.isolating: list[tuple[int, ...]] = []
@@ -56,7 +58,7 @@ class Ledger:
 
     def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
         """(n,) mask: which of these candidates are a sample that is in the ledger already."""
-        return self._agree(coordinates, self.coordinates, error).any(1)
+        return self._agree(coordinates, self.peeled.coordinates, error).any(1)
 
     def distinct(self, coordinates: Tensor, error: Tensor) -> Tensor:
         """(n,) mask that keeps the first of candidates that are the same sample."""
@@ -66,28 +68,21 @@ class Ledger:
         self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor, number: int
     ) -> Peeled:
         """Enter the chosen candidates as round `number`; returns what to subtract."""
-        p = verdicts.peeled
-        v = p.next_sensitivities
-        peeled = Peeled(
-            p.coordinates[chosen],
-            p.activations[chosen],
-            p.sensitivities[chosen],
-            None if v is None else v[chosen],
-            p.sample_error[chosen],
-            p.sensitivity_error[chosen],
-            p.kink[chosen],
-        )
-        self.coordinates = torch.cat([self.coordinates, peeled.coordinates])
-        self.sensitivities = torch.cat([self.sensitivities, peeled.sensitivities])
+        peeled = verdicts.peeled.pick(chosen)
+        self.peeled = self.peeled.join(peeled)
         self.sources = torch.cat([self.sources, candidates.neurons[chosen]])
         self.labels = torch.cat([self.labels, verdicts.labels[chosen]])
         self.rounds = torch.cat([self.rounds, torch.full((len(chosen),), number)])
         self.residuals = torch.cat([self.residuals, verdicts.residuals[chosen]])
-        self.errors = torch.cat([self.errors, peeled.sample_error])
         self.chances = torch.cat([self.chances, verdicts.chance[chosen]])
         self.equations = torch.cat([self.equations, verdicts.equations[chosen]])
         self.isolating += [tuple(candidates.groups[i].tolist()) for i in chosen.tolist()]
         return peeled
+
+    def replace(self, refined: Peeled) -> None:
+        """Put refined values in place of all samples entered so far."""
+        self.peeled = refined
+        self._rows = self._rows[:0]
 
     def rows(self) -> Tensor:
         """(n, features) the certified samples at the target's input, by forward substitution."""
@@ -100,8 +95,8 @@ class Ledger:
         new = self.sources[done:]
         known = self._gradient[new].double()
         if done:
-            known -= self.sensitivities[:done, new].T @ self._rows
-        lower = self.sensitivities[done:, new].T
+            known -= self.peeled.sensitivities[:done, new].T @ self._rows
+        lower = self.peeled.sensitivities[done:, new].T
         return torch.linalg.solve_triangular(lower, known, upper=False)
 
     def read(self, candidates: Candidates, chosen: Tensor, own: Tensor) -> Tensor:
@@ -115,7 +110,7 @@ class Ledger:
         neurons = candidates.neurons[chosen]
         known = self._gradient[neurons].double()
         if len(self):
-            known -= self.sensitivities[:, neurons].T @ self.rows()
+            known -= self.peeled.sensitivities[:, neurons].T @ self.rows()
         return known / own[:, None]
 
     def _agree(self, these: Tensor, those: Tensor, error: Tensor) -> Tensor:

@@ -28,12 +28,16 @@ from gradpeel.decoder.candidates import Candidates, gather
 from gradpeel.decoder.certificate import Verdicts, certify
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.recovery import Recovery, Round
-from gradpeel.decoder.residual import SLACK, Residual
+from gradpeel.decoder.refinement import polish, refine
+from gradpeel.decoder.residual import CLEAR, SLACK, Residual
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 from gradpeel.update import Update, norm
 
 __all__ = ["Peeling", "peel"]
+
+_REFINEMENTS = 3
+"""How often a stalled cascade is refined before it counts as ended."""
 
 
 def peel(
@@ -106,14 +110,17 @@ class Peeling:
             self._residual.rows.shape[1], generator=generator, dtype=torch.float64
         )
         self._direction = direction / direction.norm()
+        layer = self._target.tail.next_layer
         self._ledger = Ledger(
             update.gradients[self._target.weight_name],
             direction=self._direction,
             scale=self._residual.scale,
+            next_width=0 if layer is None else layer.out_features,
         )
         coin = torch.rand(self._target.neurons, generator=generator)
         self._signs = torch.where(coin < 0.5, -1.0, 1.0).double()
         self._trace: list[Round] = []
+        self._refined = 0
 
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
@@ -128,13 +135,17 @@ class Peeling:
             verdicts = self._certify(candidates, strict=strict)
             chosen = self._choose(candidates, verdicts)
             if not len(chosen):
-                if not strict:
+                # Stalled. What is known can be made more exact, and then fainter samples show; and
+                # what hides the rest may be a sample with next to no gradient: look once more,
+                # everywhere, for samples that are exact but for such a trace.
+                if strict and self._refine():
+                    touched = everywhere
+                elif strict:
+                    touched, strict = everywhere, False
+                else:
                     return
-                # What hides the rest may be a sample with next to no gradient: look once more, everywhere,
-                # for samples that are exact but for such a trace.
-                touched, strict = everywhere, False
                 continue
-            strict = True
+            strict, self._refined = True, 0
             peeled = ledger.add(candidates, verdicts, chosen, len(self._trace) + 1)
             touched = residual.subtract(peeled)
             round_ = Round(
@@ -149,6 +160,29 @@ class Peeling:
             )
             self._trace.append(round_)
             yield round_
+
+    def _refine(self) -> bool:
+        """Refine all samples and start over from the update; says whether that can have helped."""
+        residual, ledger = self._residual, self._ledger
+        hidden = residual.bias.abs() <= CLEAR * residual.row_error
+        hidden &= residual.bias.abs() > SLACK * residual.sent.error
+        if not len(ledger) or not bool(hidden.any()) or self._refined >= _REFINEMENTS:
+            return False
+        refined = refine(
+            ledger.peeled,
+            ledger.labels,
+            residual,
+            self._target.tail,
+            share=self._update.share,
+            signs=self._signs,
+        )
+        if refined is None:
+            return False
+        self._refined += 1
+        ledger.replace(refined)
+        residual.restore()
+        residual.subtract(refined)
+        return True
 
     def _certify(self, candidates: Candidates, *, strict: bool) -> Verdicts:
         return certify(
@@ -175,7 +209,9 @@ class Peeling:
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
         ledger, update = self._ledger, self._update
-        samples = self._target.front.invert(ledger.rows(), self._sample_shape)
+        gradient = update.gradients[self._target.weight_name]
+        rows = polish(ledger.rows(), ledger.peeled, self._residual, gradient)
+        samples = self._target.front.invert(rows, self._sample_shape)
         gap, mismatch = self._check(samples)
         everything = len(ledger) == update.batch_size
         # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
@@ -184,7 +220,7 @@ class Peeling:
             samples=samples,
             labels=ledger.labels,
             residuals=ledger.residuals,
-            errors=ledger.errors,
+            errors=ledger.peeled.sample_error,
             chances=ledger.chances,
             equations=ledger.equations,
             rounds=ledger.rounds,

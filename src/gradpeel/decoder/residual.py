@@ -20,10 +20,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.peeled import Peeled
 from gradpeel.target import Target
 from gradpeel.update import Update
 
-__all__ = ["CLEAR", "ROUNDING", "SLACK", "Peeled", "Residual"]
+__all__ = ["CLEAR", "ROUNDING", "SLACK", "Residual", "Sent"]
 
 SLACK = 32.0
 """How many times its tracked error a quantity may be off before it counts as really different."""
@@ -35,27 +36,23 @@ ROUNDING = 8.0
 """Roundings behind one entry of an update, in units of its dtype's resolution."""
 
 
-@dataclass(frozen=True)
-class Peeled:
-    """Certified samples on their way out of the residual.
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """The update as it was sent, in the residual's coordinates, with its roundings.
 
     Attributes:
-        coordinates: (n, width) in the residual's coordinate system.
-        activations: (n, neurons) after the ReLU.
-        sensitivities: (n, neurons), the c of the paper.
-        next_sensitivities: (n, next width) loss gradient at the next layer's output, if there is one.
-        sample_error: (n,) relative error of the coordinates.
-        sensitivity_error: (n,) relative error of the sensitivities.
-        kink: (n, neurons) sensitivity that is in doubt because its neuron stands at the ReLU's kink.
+        rows: (neurons, width) the target's weight gradient.
+        bias: (neurons,) the target's bias gradient.
+        next_rows: (neurons, next width) the next layer's weight gradient, a neuron a row.
+        error: (neurons,) rounding error of `bias`; times the residual's scale that of `rows`.
+        next_error: (neurons,) rounding error of an entry of `next_rows`.
     """
 
-    coordinates: Tensor
-    activations: Tensor
-    sensitivities: Tensor
-    next_sensitivities: Tensor | None
-    sample_error: Tensor
-    sensitivity_error: Tensor
-    kink: Tensor
+    rows: Tensor
+    bias: Tensor
+    next_rows: Tensor | None
+    error: Tensor
+    next_error: Tensor
 
 
 class Residual:
@@ -65,7 +62,8 @@ class Residual:
         rows: the target's weight gradient in the chosen coordinates, a neuron a row.
         bias: the target's bias gradient, h of the paper.
         next_rows: the next layer's weight gradient, transposed to a neuron a row; None without one.
-        error: (neurons,) absolute error of `bias`; times `scale` that of an entry of `rows`.
+        bias_error: (neurons,) absolute error of `bias`.
+        row_error: (neurons,) times `scale`, the absolute error of an entry of `rows`.
         next_error: (neurons,) absolute error of an entry of `next_rows`.
         scale: typical size of a candidate's coordinates.
         spread: typical size of a candidate's pre-activations less the bias.
@@ -74,41 +72,50 @@ class Residual:
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
         self._target = target
-        gradient = update.gradients[target.weight_name].double()
         self.in_neuron_space = target.features > target.neurons
-        # A private copy either way: the update is the caller's.
-        self.rows = gradient @ target.weight.T if self.in_neuron_space else gradient.clone()
-        self.bias = update.gradients[target.bias_name].double().clone()
-        self.next_rows: Tensor | None = None
-        name = target.tail.next_weight_name
-        if use_next and name is not None and name in update.gradients:
-            self.next_rows = update.gradients[name].double().T.contiguous()
-
         self.resolution = float(torch.finfo(update.dtype).eps)
-        size = rms(self.rows)
-        fires = self.bias != 0
-        ratio = (
-            (size[fires] / self.bias[fires].abs()).median()
-            if bool(fires.any())
-            else size.new_ones(())
-        )
-        self.scale = float(ratio) or 1.0
-        self.spread = self.scale
-        if not self.in_neuron_space and bool(fires.any()):
-            candidates = self.rows[fires] / self.bias[fires, None]
-            self.spread = float(rms(candidates @ target.weight.T).median()) or 1.0
-        # Samples of opposite sign may cancel in the bias but hardly in the whole row, so the larger of
-        # the two says how much was summed up.
-        self.error = ROUNDING * self.resolution * torch.maximum(self.bias.abs(), size / self.scale)
-        self.next_error = torch.zeros_like(self.bias)
-        if self.next_rows is not None:
-            self.next_error = ROUNDING * self.resolution * self.next_rows.abs().amax(1)
-        self.quiet = torch.zeros(len(self.bias), dtype=torch.bool)
+        rows = update.gradients[target.weight_name].double()
+        bias = update.gradients[target.bias_name].double()
+        if self.in_neuron_space:
+            rows = rows @ target.weight.T
+        name = target.tail.next_weight_name
+        next_rows = None
+        if use_next and name is not None and name in update.gradients:
+            next_rows = update.gradients[name].double().T.contiguous()
+
+        live = bias != 0
+        candidates = rows[live] / bias[live, None]
+        self.scale = _typical(candidates)
+        self.spread = _typical(self.pre_activations(candidates) - target.bias)
+        # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
+        # of the two says how much was summed up.
+        unit = ROUNDING * self.resolution
+        error = unit * torch.maximum(bias.abs(), rms(rows) / self.scale)
+        next_error = torch.zeros_like(bias) if next_rows is None else unit * next_rows.abs().amax(1)
+        self.sent = Sent(rows, bias, next_rows, error, next_error)
+        self.quiet = torch.zeros_like(live)
+        self.restore()
+
+    def restore(self) -> None:
+        """Start over from the update as it was sent."""
+        sent = self.sent
+        self.rows = sent.rows.clone()
+        self.bias = sent.bias.clone()
+        self.next_rows = None if sent.next_rows is None else sent.next_rows.clone()
+        self.bias_error = sent.error.clone()
+        self.row_error = sent.error.clone()
+        self.next_error = sent.next_error.clone()
         self._settle(torch.ones_like(self.quiet))
 
     def live(self, among: Tensor) -> Tensor:
-        """Indices of neurons in the mask `among` whose bias stands clear of its error."""
-        return (among & (self.bias.abs() > CLEAR * self.error)).nonzero()[:, 0]
+        """Indices of neurons in the mask `among` whose residual stands clear of its error."""
+        clear = self.bias.abs() > CLEAR * self.row_error
+        return (among & clear).nonzero()[:, 0]
+
+    def relative_error(self, neurons: Tensor) -> Tensor:
+        """Relative error of the candidates of the given neurons, (n,)."""
+        error = torch.hypot(self.row_error[neurons], self.bias_error[neurons])
+        return error / self.bias[neurons].abs()
 
     def coordinates(self, neurons: Tensor) -> Tensor:
         """Candidates rows[j] / h[j] of the given neurons, (n, width)."""
@@ -135,14 +142,13 @@ class Residual:
         fires = c != 0
         # A sensitivity may be small by cancellation; its error is relative to the sample's typical one.
         size = c.square().sum(1, keepdim=True).div(fires.sum(1, keepdim=True)).sqrt()
-        off = (
-            c.abs() * peeled.sample_error[:, None]
-            + fires * size * peeled.sensitivity_error[:, None]
-        )
+        off = fires * size * peeled.sensitivity_error[:, None]
         # Errors of different samples are independent: they add up in squares.
         added = (off.square() + peeled.kink.square()).sum(0)
-        self.error = (self.error.square() + added).sqrt()
-        if self.next_rows is not None and peeled.next_sensitivities is not None:
+        self.bias_error = (self.bias_error.square() + added).sqrt()
+        added += (c * peeled.sample_error[:, None]).square().sum(0)
+        self.row_error = (self.row_error.square() + added).sqrt()
+        if self.next_rows is not None:
             v = peeled.next_sensitivities
             self.next_rows.addmm_(peeled.activations.T, v, alpha=-1.0)
             size = v.abs().amax(1, keepdim=True)
@@ -156,10 +162,15 @@ class Residual:
 
     def _settle(self, touched: Tensor) -> None:
         """Mark neurons whose residual is zero within its error: nothing unrecovered fires there."""
-        silent = touched & (self.bias.abs() <= SLACK * self.error)
+        silent = touched & (self.bias.abs() <= SLACK * self.bias_error)
         where = silent.nonzero()[:, 0]
         self.quiet &= ~touched
-        self.quiet[where] = rms(self.rows[where]) <= SLACK * self.error[where] * self.scale
+        self.quiet[where] = rms(self.rows[where]) <= SLACK * self.row_error[where] * self.scale
+
+
+def _typical(rows: Tensor) -> float:
+    """Median over rows of their root mean square; 1 where there is nothing to measure."""
+    return float(rms(rows).median()) if rows.numel() and bool(rows.any()) else 1.0
 
 
 def rms(rows: Tensor) -> Tensor:

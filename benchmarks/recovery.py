@@ -1,0 +1,270 @@
+"""Recovery against the oracle and the paper's table, on the real data sets.
+
+    python -m benchmarks.recovery --data-dir DIR --out recovery.csv
+
+DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. Every cell (data set, method, batch
+size, seed) is a pure function of its name. Rows are appended as they come, so an interrupted run goes on
+where it stopped; delete the file to start over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from gradpeel.paper import DATASET_TITLES, published_rates
+
+METHODS = ("SF-Ind", "SF-Mir", "SD-Ind", "SD-Mir", "TW-Ind", "TW-Mir", "Passive")
+BATCH_SIZES = (64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One audit of the comparison."""
+
+    dataset: str
+    method: str
+    batch_size: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one audit measured."""
+
+    dataset: str
+    method: str
+    batch_size: int
+    seed: int
+    recovered: int
+    reachable: int
+    faint: int
+    missed: int
+    beyond_oracle: int
+    false_certificates: int
+    repeats: int
+    wrong_labels: int
+    baseline_rate: float
+    max_abs_error: float
+    cpu_seconds: float
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.dataset, self.method, self.batch_size, self.seed)
+
+    @property
+    def rate(self) -> float:
+        return self.recovered / self.batch_size
+
+    @property
+    def oracle_rate(self) -> float:
+        return self.reachable / self.batch_size
+
+
+@cache
+def _load(path: Path) -> object:
+    from gradpeel.datasets import load
+
+    return load(path)
+
+
+def measure(cell: Cell, data_dir: Path, neurons: int) -> Row:
+    """Run one cell: the first B training samples, the paper's network and design, float64."""
+    import numpy as np
+
+    import gradpeel as gp
+    from gradpeel.datasets import Dataset, draw_batch
+    from gradpeel.designs import PAPER_METHODS
+    from gradpeel.networks import mlp
+    from gradpeel.scoring import Outcome
+
+    dataset = _load(data_dir / f"{cell.dataset}.npz")
+    assert isinstance(dataset, Dataset)
+    batch = draw_batch(dataset, cell.batch_size)
+    network = mlp(
+        dataset.features,
+        dataset.classes,
+        hidden=(neurons,),
+        rng=np.random.default_rng([cell.seed, 0]),
+        sample_shape=dataset.sample_shape,
+    )
+    design = PAPER_METHODS[cell.method](batch.auxiliary)
+    audit = gp.audit(network, batch.x, batch.y, design=design, seed=cell.seed)
+    started = time.process_time()
+    gp.peel(audit.model, audit.update, sample_shape=dataset.sample_shape)
+    cpu = time.process_time() - started
+    score, reached = audit.score, audit.exposure.reached
+    recovered = [outcome is Outcome.RECOVERED for outcome in score.outcomes]
+    matched = score.matches >= 0
+    return Row(
+        **asdict(cell),
+        recovered=score.recovered,
+        reachable=int(reached.sum()),
+        faint=score.outcomes.count(Outcome.FAINT),
+        missed=score.outcomes.count(Outcome.MISSED),
+        beyond_oracle=sum(was and not could for was, could in zip(recovered, reached, strict=True)),
+        false_certificates=score.false_certificates,
+        repeats=score.repeats,
+        wrong_labels=int((~score.labels_right[matched]).sum()),
+        baseline_rate=score.baseline_rate,
+        max_abs_error=score.max_abs_error or 0.0,
+        cpu_seconds=cpu,
+    )
+
+
+def run(
+    cells: Iterable[Cell], data_dir: Path, out: Path, *, neurons: int, workers: int
+) -> list[Row]:
+    """Measure the cells that `out` does not hold yet, appending each; returns all of them."""
+    wanted = sorted(set(cells))
+    done = {row.cell: row for row in _read(out)}
+    todo = [cell for cell in wanted if cell not in done]
+    # One BLAS thread a worker: cells are the parallelism. Set before the workers import torch.
+    os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    with ProcessPoolExecutor(workers) as pool:
+        futures = [pool.submit(measure, cell, data_dir, neurons) for cell in todo]
+        console = Console(stderr=True)
+        try:
+            for future in track(
+                as_completed(futures), "cells", total=len(futures), console=console,
+                disable=not console.is_terminal,
+            ):
+                row = future.result()
+                done[row.cell] = row
+                _append(out, row)
+                if not console.is_terminal:
+                    print(f"{len(done)}/{len(wanted)} {row.cell} {row.rate:.3f}", file=sys.stderr)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [done[cell] for cell in wanted]
+
+
+def _read(out: Path) -> Iterator[Row]:
+    if not out.exists():
+        return
+    kinds = {"str": str, "int": int, "float": float}
+    with out.open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            # A line cut short by a kill is measured again.
+            if None in line.values():
+                continue
+            yield Row(**{field.name: kinds[str(field.type)](line[field.name]) for field in fields(Row)})
+
+
+def _append(out: Path, row: Row) -> None:
+    new = not out.exists()
+    with out.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)])
+        if new:
+            writer.writeheader()
+        writer.writerow(asdict(row))
+
+
+def report(rows: list[Row], console: Console) -> bool:
+    """Print the comparison; returns whether the decoder holds what it promises."""
+    published = published_rates()
+    table = Table(title="recovery rate: ours / oracle / published, mean over seeds")
+    table.add_column("data set")
+    table.add_column("method")
+    sizes = sorted({row.batch_size for row in rows})
+    for size in sizes:
+        table.add_column(f"B={size}", justify="right")
+    table.add_column("ours - published", justify="right")
+    behind = []
+    for dataset, method in sorted({(row.dataset, row.method) for row in rows}):
+        title = DATASET_TITLES.get(dataset, dataset)
+        entries, ours, theirs = [], [], []
+        for size in sizes:
+            group = [
+                row for row in rows if (row.dataset, row.method, row.batch_size) == (dataset, method, size)
+            ]
+            paper = published.get((title, method, size))
+            if not group:
+                entries.append("-")
+                continue
+            rate = fmean(row.rate for row in group)
+            oracle = fmean(row.oracle_rate for row in group)
+            entries.append(f"{rate:.3f} {oracle:.3f} {'  -  ' if paper is None else f'{paper:.3f}'}")
+            if paper is not None:
+                ours.append(rate)
+                theirs.append(paper)
+        gap = fmean(ours) - fmean(theirs) if ours else 0.0
+        if gap < -0.05:
+            behind.append((title, method, gap))
+        table.add_row(title, method, *entries, f"{gap:+.3f}")
+    console.print(table)
+
+    equal = sum(row.recovered == row.reachable and not row.beyond_oracle for row in rows)
+    short = [row for row in rows if row.rate < row.oracle_rate - 0.01]
+    unexplained = [row for row in short if row.missed / row.batch_size > 0.01]
+    faults = {
+        "false certificates": sum(row.false_certificates for row in rows),
+        "repeats": sum(row.repeats for row in rows),
+        "wrong labels": sum(row.wrong_labels for row in rows),
+    }
+    certified = sum(row.recovered for row in rows)
+    console.print(f"cells: {len(rows)}, samples certified: {certified}")
+    for name, count in faults.items():
+        console.print(f"{name}: {count}")
+    console.print(f"equal to the oracle: {equal} of {len(rows)} cells ({equal / len(rows):.1%})")
+    more = sum(row.beyond_oracle > 0 for row in rows)
+    console.print(f"beyond it, because a sample without gradient hides nobody: {more} cells")
+    console.print(f"more than 0.01 below it: {len(short)} cells, unexplained: {len(unexplained)}")
+    for row in short:
+        console.print(
+            f"  {row.cell}: {row.recovered} of {row.reachable} reachable, "
+            f"{row.faint} faint, {row.missed} missed"
+        )
+    console.print(f"rows with a mean more than 0.05 below the paper's: {len(behind)}")
+    for title, method, gap in behind:
+        console.print(f"  {title} {method}: {gap:+.3f}")
+    slowest = max(rows, key=lambda row: row.cpu_seconds)
+    console.print(f"CPU seconds of a peel: mean {fmean(row.cpu_seconds for row in rows):.2f}, "
+                  f"worst {slowest.cpu_seconds:.2f} ({slowest.cell})")
+    return not any(faults.values()) and not unexplained and equal >= 0.95 * len(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("recovery.csv"))
+    parser.add_argument("--datasets", default=",".join(DATASET_TITLES))
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--batch-sizes", default=",".join(map(str, BATCH_SIZES)))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--neurons", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    cells = [
+        Cell(dataset, method, int(size), seed)
+        for dataset, method, size, seed in itertools.product(
+            given.datasets.split(","),
+            given.methods.split(","),
+            given.batch_sizes.split(","),
+            range(given.seeds),
+        )
+    ]
+    try:
+        rows = run(cells, given.data_dir, given.out, neurons=given.neurons, workers=given.workers)
+    except KeyboardInterrupt:
+        sys.exit(f"interrupted; {given.out} holds what is done")
+    sys.exit(0 if report(rows, Console()) else 1)
+
+
+if __name__ == "__main__":
+    main()

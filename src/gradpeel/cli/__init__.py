@@ -1,0 +1,10 @@
+"""The command line: `gradpeel audit`, `gradpeel peel` and `gradpeel demo`.
+
+One file holds one command. Files and options are checked before anything is computed, what a user
+can mend is told in one line with exit code 2, and a directory of results appears whole or not at
+all.
+"""
+
+from gradpeel.cli.app import app as main
+
+__all__ = ["main"]

@@ -1,0 +1,59 @@
+"""The commands under one roof."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gradpeel._version import __version__
+from gradpeel.cli.audit_command import audit_command
+from gradpeel.cli.demo_command import demo_command
+from gradpeel.cli.one_line import OneLineErrors
+from gradpeel.cli.peel_command import peel_command
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="gradpeel",
+    cls=OneLineErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    # The pretty traceback of a fault would print local variables, and those hold people's data.
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo_command)
+app.command("audit")(audit_command)
+app.command("peel")(peel_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gradpeel {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="For auditing systems you own or may test; active designs run in simulation only."
+)
+def _gradpeel(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """What does a gradient give away?
+
+    In federated learning a client sends a gradient, not its data. gradpeel
+    tells exactly which of its samples a server can read out of one gradient,
+    and proves each one without looking at the data.
+
+    \b
+    gradpeel demo                   see a batch rebuilt from one gradient
+    gradpeel audit --data digits    the same for a data set or a file of yours
+    gradpeel peel update.safetensors --weights model.safetensors
+    """  # noqa: D301 -- typer's mark for lines that stay as they are

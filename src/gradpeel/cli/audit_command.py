@@ -1,0 +1,264 @@
+"""`gradpeel audit`: simulate one round on data you own and tell what its gradient gives away."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from gradpeel.cli.design_options import DesignName, DesignOptions, InitName, WeightsName
+from gradpeel.cli.output import private_directory, to_json
+from gradpeel.cli.parsing import parse_sizes
+from gradpeel.cli.progress import watch
+
+if TYPE_CHECKING:
+    from gradpeel.audit import Audit
+    from gradpeel.datasets import Dataset
+    from gradpeel.designs import Design
+
+__all__ = ["ReductionName", "audit_command"]
+
+ATTACK = "The attack"
+ROUND = "The round"
+OUTPUT = "Output"
+
+
+class DtypeName(StrEnum):
+    """What the client computes in."""
+
+    FLOAT64 = "float64"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
+class FeaturesName(StrEnum):
+    """How float features are scaled."""
+
+    MINMAX = "minmax"
+    STANDARD = "standard"
+    RAW = "raw"
+
+
+class ReductionName(StrEnum):
+    """What the client's loss is over its batch."""
+
+    MEAN = "mean"
+    SUM = "sum"
+
+
+def audit_command(
+    *,
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME_OR_FILE",
+            help="digits, breast_cancer, photos, or an .npz file with x_train, y_train, x_test "
+            "and y_test.",
+            rich_help_panel=ROUND,
+        ),
+    ],
+    batch_size: Annotated[
+        int, typer.Option(help="Samples in the client's batch.", rich_help_panel=ROUND)
+    ] = 128,
+    shuffle: Annotated[
+        bool,
+        typer.Option(
+            "--shuffle",
+            help="Draw the batch by the seed; otherwise it is the first training samples.",
+            rich_help_panel=ROUND,
+        ),
+    ] = False,
+    features: Annotated[
+        FeaturesName,
+        typer.Option(
+            help="How float features are scaled, by the training samples; pixels always to 0..1.",
+            rich_help_panel=ROUND,
+        ),
+    ] = FeaturesName.MINMAX,
+    neurons: Annotated[
+        int, typer.Option(min=1, help="Width of the first layer.", rich_help_panel=ROUND)
+    ] = 1000,
+    hidden: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZES",
+            help="Widths of further hidden layers after the first, such as 256,128.",
+            show_default="none",
+            rich_help_panel=ROUND,
+        ),
+    ] = None,
+    dtype: Annotated[
+        DtypeName,
+        typer.Option(
+            help="What the client computes in. float64 shows how far the attack can go; "
+            "most clients send float32.",
+            rich_help_panel=ROUND,
+        ),
+    ] = DtypeName.FLOAT64,
+    reduction: Annotated[
+        ReductionName,
+        typer.Option(help="Is the loss the mean or the sum over the batch?", rich_help_panel=ROUND),
+    ] = ReductionName.MEAN,
+    design: Annotated[
+        DesignName,
+        typer.Option(help="How the server sets the first layer.", rich_help_panel=ATTACK),
+    ] = DesignName.PASSIVE,
+    init: Annotated[
+        InitName | None,
+        typer.Option(
+            help="Start of the network with passive: the paper's, or PyTorch's default.",
+            show_default="paper",
+            rich_help_panel=ATTACK,
+        ),
+    ] = None,
+    weights: Annotated[
+        WeightsName | None,
+        typer.Option(
+            help="Weight construction of the active designs.",
+            show_default="independent",
+            rich_help_panel=ATTACK,
+        ),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            help="Factor on positive weights with trap-weights, above 0 and at most 1.",
+            show_default="0.99",
+            rich_help_panel=ATTACK,
+        ),
+    ] = None,
+    soliton: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C,DELTA",
+            help="Parameters of the soliton designs' degree distribution.",
+            show_default="0.05,0.4",
+            rich_help_panel=ATTACK,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, help="Seeds network, design and --shuffle.", rich_help_panel=ATTACK),
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write result.json, the update, the weights and pictures into this new or empty "
+            "directory, which only you can read.",
+            show_default="write nothing",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object and nothing else.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            help="Show no progress and no list of files, only the result.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+) -> None:
+    """Simulate one round on data you own and tell what its gradient gives away.
+
+    A network is made, and a client computes one gradient of it on a batch. The
+    decoder sees the gradient alone; what it recovers is then compared with the
+    batch, and with what peeling can reach at all.
+
+    For auditing systems you own or may test; active designs run in simulation
+    only.
+
+    \b
+    gradpeel audit --data digits --init torch --dtype float32
+    gradpeel audit --data photos --batch-size 260 --neurons 2000 --out photos
+    gradpeel audit --data mine.npz --design soliton-data --weights mirrored
+    """  # noqa: D301 -- typer's mark for lines that stay as they are
+    options = DesignOptions(design, weights, init, scale, soliton)
+    widths = (neurons, *(() if hidden is None else parse_sizes("hidden", hidden)))
+
+    with nullcontext() if out is None else private_directory(out) as folder:
+        # torch and scikit-learn take seconds to import; --help and a wrong option need not wait.
+        import numpy as np  # noqa: PLC0415
+        import torch  # noqa: PLC0415
+
+        from gradpeel.audit import audit  # noqa: PLC0415
+        from gradpeel.datasets import draw_batch, load  # noqa: PLC0415
+        from gradpeel.networks import mlp  # noqa: PLC0415
+
+        with watch(batch_size, quiet=quiet) as on_round:
+            dataset = load(data, features.value)
+            batch = draw_batch(
+                dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
+            )
+            model = mlp(
+                dataset.features,
+                dataset.classes,
+                widths,
+                rng=np.random.default_rng([seed, 0]),
+                init=options.network_init.value,
+                sample_shape=dataset.sample_shape,
+            )
+            result = audit(
+                model,
+                batch.x,
+                batch.y,
+                design=options.build(batch.auxiliary),
+                seed=seed,
+                dtype=getattr(torch, dtype),
+                reduction=reduction.value,
+                on_round=on_round,
+            )
+        numbers = {
+            "data": dataset.name,
+            **result.as_dict(),
+            "hidden": list(widths[1:]),
+            "scaling": features.value,
+            "shuffle": shuffle,
+            **_settings(result.design),
+        }
+        if folder is not None:
+            _write(folder, result, dataset, numbers)
+
+    if as_json:
+        typer.echo(to_json(numbers))
+    else:
+        from gradpeel.report import summary  # noqa: PLC0415
+
+        Console().print(summary(result, data=dataset.name))
+    if out is not None and not quiet:
+        for path in sorted(out.iterdir()):
+            typer.echo(f"wrote {path}", err=True)
+
+
+def _settings(design: Design) -> dict[str, object]:
+    """The settings that only some designs have; null for the others."""
+    soliton = getattr(design, "soliton", None)
+    return {
+        "scale": getattr(design, "scale", None),
+        "soliton": None if soliton is None else [soliton.c, soliton.delta],
+    }
+
+
+def _write(folder: Path, result: Audit, dataset: Dataset, numbers: dict[str, object]) -> None:
+    """Write all that belongs to an audit; `gradpeel peel` reads the update and the weights back."""
+    from safetensors.torch import save  # noqa: PLC0415
+
+    from gradpeel.report import save_figures  # noqa: PLC0415
+    from gradpeel.update import save_update  # noqa: PLC0415
+
+    (folder / "result.json").write_text(to_json(numbers, indent=2) + "\n", encoding="utf-8")
+    save_update(result.update, folder / "update.safetensors")
+    state = {name: value.contiguous() for name, value in result.model.state_dict().items()}
+    (folder / "model.safetensors").write_bytes(save(state))
+    save_figures(result, dataset, folder)

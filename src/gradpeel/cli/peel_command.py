@@ -1,0 +1,184 @@
+"""`gradpeel peel`: decode an update that was sent; there is no ground truth anywhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from gradpeel.cli.audit_command import ReductionName
+from gradpeel.cli.output import private_directory, to_json
+from gradpeel.cli.parsing import parse_pair, parse_sizes
+from gradpeel.cli.progress import watch
+from gradpeel.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpeel.decoder import Recovery
+    from gradpeel.update import Update
+
+__all__ = ["peel_command"]
+
+
+def peel_command(
+    *,
+    update: Annotated[
+        Path,
+        typer.Argument(
+            metavar="UPDATE",
+            help="Gradients by parameter name, .safetensors or .npz.",
+            show_default=False,
+        ),
+    ],
+    weights: Annotated[
+        Path,
+        typer.Option(
+            metavar="MODEL",
+            help="The weights the client had: a multilayer perceptron with ReLU, two layers or "
+            "more, .safetensors or .npz.",
+        ),
+    ],
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Samples behind the update.", show_default="what the file says"),
+    ] = None,
+    reduction: Annotated[
+        ReductionName | None,
+        typer.Option(
+            help="Was the loss the mean or the sum over the batch?",
+            show_default="what the file says, or mean",
+        ),
+    ] = None,
+    value_range: Annotated[
+        str | None,
+        typer.Option(
+            "--range",
+            metavar="LOW,HIGH",
+            help="Smallest and largest value an entry can have; candidates outside are refused.",
+            show_default="unknown",
+        ),
+    ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the samples, as samples.npz, into this new or empty directory, which only "
+            "you can read.",
+            show_default="write nothing",
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZES",
+            help="Shape of one sample in that file, such as 32,32,3.",
+            show_default="flat",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
+    ] = False,
+) -> None:
+    """Decode an update: how many samples it gives away, their labels and certificates.
+
+    Recovered samples are personal data. They are counted, never shown, and
+    written only with --samples.
+
+    For auditing systems you own or may test.
+
+    \b
+    gradpeel audit --data digits --out audit
+    gradpeel peel audit/update.safetensors --weights audit/model.safetensors
+    """  # noqa: D301 -- typer's mark for lines that stay as they are
+    bounds = None if value_range is None else parse_pair("range", value_range, example="0,1")
+    sample_shape = None if shape is None else parse_sizes("shape", shape)
+    if sample_shape is not None and samples is None:
+        raise InputError(f"shape={shape}: only the file that --samples writes has a shape")
+
+    with nullcontext() if samples is None else private_directory(samples) as folder:
+        # torch takes a second to import; --help and a wrong option need not wait for it.
+        from gradpeel.decoder import peel  # noqa: PLC0415
+        from gradpeel.update import load_update  # noqa: PLC0415
+
+        model = _load_model(weights)
+        features, classes = _ends(model)
+        if sample_shape is not None and math.prod(sample_shape) != features:
+            raise InputError(f"shape={shape}: expected {features} values in all, as the model has")
+        sent = load_update(
+            update, batch_size=batch_size, reduction=None if reduction is None else reduction.value
+        )
+        started = time.perf_counter()
+        with watch(sent.batch_size) as on_round:
+            recovery = peel(model, sent, data_range=bounds, on_round=on_round)
+        seconds = time.perf_counter() - started
+        if folder is not None:
+            _write(folder / "samples.npz", recovery, sample_shape or (features,))
+
+    if as_json:
+        typer.echo(to_json(_numbers(sent, recovery, classes=classes, seconds=seconds)))
+    else:
+        from gradpeel.report import peel_summary  # noqa: PLC0415
+
+        Console().print(peel_summary(recovery, classes=classes))
+    if samples is not None:
+        note = "recovered samples are personal data, and only you can read them"
+        typer.echo(f"wrote {samples / 'samples.npz'}: {note}", err=True)
+
+
+def _load_model(path: Path) -> nn.Sequential:
+    from gradpeel.networks import mlp_from_state  # noqa: PLC0415
+    from gradpeel.update import load_tensors  # noqa: PLC0415
+
+    state, _ = load_tensors(path)
+    try:
+        return mlp_from_state(state)
+    except InputError as error:
+        raise InputError(f"{path}: not a multilayer perceptron: {error}") from None
+
+
+def _ends(model: nn.Sequential) -> tuple[int, int]:
+    """What the network takes in, and the number of its classes."""
+    first_weight, *_, last_bias = model.parameters()
+    return first_weight.shape[1], last_bias.shape[0]
+
+
+def _write(path: Path, recovery: Recovery, sample_shape: tuple[int, ...]) -> None:
+    import numpy as np  # noqa: PLC0415
+
+    np.savez(
+        path,
+        samples=recovery.samples.reshape(len(recovery), *sample_shape).numpy(),
+        labels=recovery.labels.numpy(),
+        rounds=recovery.rounds.numpy(),
+        residuals=recovery.residuals.numpy(),
+    )
+
+
+def _numbers(
+    update: Update, recovery: Recovery, *, classes: int, seconds: float
+) -> dict[str, object]:
+    """What was decoded as plain values; samples are not among them."""
+    found = len(recovery)
+    return {
+        "batch_size": update.batch_size,
+        "reduction": update.reduction,
+        "dtype": str(update.dtype).removeprefix("torch."),
+        "recovered": found,
+        "recovered_by_class": recovery.label_counts(classes).tolist(),
+        "rounds": recovery.cascade_length,
+        "recovered_by_round": [round_.certified for round_ in recovery.trace],
+        "complete": recovery.complete,
+        "explained": recovery.explained,
+        "mismatch": recovery.mismatch,
+        "evidence": list(recovery.evidence),
+        "max_residual": float(recovery.residuals.max()) if found else None,
+        "max_chance": float(recovery.chances.max()) if found else None,
+        "stopped": recovery.stopped,
+        "seconds": seconds,
+    }

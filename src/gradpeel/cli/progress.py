@@ -1,0 +1,39 @@
+"""A cascade to watch: how many samples are recovered so far, on a terminal and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from gradpeel.decoder import Round
+
+__all__ = ["watch"]
+
+
+@contextmanager
+def watch(batch_size: int, *, quiet: bool = False) -> Iterator[Callable[[Round], None]]:
+    """Show a line that follows the cascade; give the function to call after each round.
+
+    The line goes to stderr, so that stdout holds the result alone, and is gone when the block ends.
+
+    Args:
+        batch_size: number of samples there are to recover.
+        quiet: show nothing.
+    """
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _: None
+        return
+    found = 0
+    with console.status("peeling") as status:
+
+        def show(round_: Round) -> None:
+            nonlocal found
+            found += round_.certified
+            status.update(f"peeling: round {round_.number}, {found} of {batch_size} samples")
+
+        yield show

@@ -1,0 +1,65 @@
+"""Certified samples as the residual needs them: what each takes out of it, and how exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+__all__ = ["Peeled"]
+
+
+@dataclass(frozen=True, eq=False)
+class Peeled:
+    """Samples, a row each, with everything that subtracting them needs.
+
+    Attributes:
+        coordinates: (n, width) in the residual's coordinate system.
+        activations: (n, neurons) after the ReLU.
+        sensitivities: (n, neurons), the c of the paper.
+        next_sensitivities: (n, next width) loss gradient at the next layer's output; no columns
+            where there is no next layer.
+        sample_error: (n,) relative error of the coordinates.
+        sensitivity_error: (n,) relative error of the sensitivities.
+        kink: (n, neurons) sensitivity in doubt because its neuron stands at the ReLU's kink.
+    """
+
+    coordinates: Tensor
+    activations: Tensor
+    sensitivities: Tensor
+    next_sensitivities: Tensor
+    sample_error: Tensor
+    sensitivity_error: Tensor
+    kink: Tensor
+
+    @classmethod
+    def none(cls, *, width: int, neurons: int, next_width: int) -> Peeled:
+        """No samples yet."""
+        wide = {"coordinates": width, "next_sensitivities": next_width}
+        flat = {"sample_error", "sensitivity_error"}
+        return cls(
+            **{
+                field.name: torch.zeros(
+                    (0,) if field.name in flat else (0, wide.get(field.name, neurons)),
+                    dtype=torch.float64,
+                )
+                for field in fields(cls)
+            }
+        )
+
+    def __len__(self) -> int:
+        return len(self.coordinates)
+
+    def pick(self, index: Tensor) -> Peeled:
+        """Some of the samples."""
+        return Peeled(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def join(self, other: Peeled) -> Peeled:
+        """These samples, then the others."""
+        return Peeled(
+            **{
+                field.name: torch.cat([getattr(self, field.name), getattr(other, field.name)])
+                for field in fields(self)
+            }
+        )

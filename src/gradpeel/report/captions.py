@@ -1,0 +1,46 @@
+"""What figures say about a batch and about one sample of it."""
+
+from __future__ import annotations
+
+from gradpeel.audit import Audit
+from gradpeel.datasets import Dataset
+from gradpeel.report.style import GREY, VERMILLION
+from gradpeel.report.words import counted, printable, scientific
+
+__all__ = ["class_name", "fate", "verdict", "which"]
+
+
+def verdict(audit: Audit) -> str:
+    """The title of a figure that shows samples."""
+    score = audit.score
+    return f"{score.recovered} of {counted(score.batch_size, 'sample')} rebuilt from one gradient"
+
+
+def which(audit: Audit, shown: int) -> str:
+    """The line below it: which samples are shown, and the worst error of any that was rebuilt."""
+    score = audit.score
+    some = "all" if shown == score.batch_size else f"{shown} of {score.batch_size}, evenly spaced"
+    if score.max_abs_error is None:
+        return f"shown: {some}"
+    return f"shown: {some}; no entry of any is off by more than {scientific(score.max_abs_error)}"
+
+
+def class_name(dataset: Dataset, label: int) -> str:
+    """What a label is called."""
+    name = str(label) if dataset.class_names is None else dataset.class_names[label]
+    return printable(name, most=14)
+
+
+def fate(audit: Audit, dataset: Dataset, place: int) -> tuple[str, str]:
+    """What became of a sample, and the colour to say it in.
+
+    Args:
+        audit: the simulated round.
+        dataset: where its batch comes from.
+        place: where in the recovery the sample is, or -1.
+    """
+    if place < 0:
+        return "not rebuilt", GREY
+    if not audit.score.labels_right[place]:
+        return f"taken for {class_name(dataset, int(audit.recovery.labels[place]))}", VERMILLION
+    return f"round {int(audit.recovery.rounds[place])}", "black"

@@ -1,0 +1,40 @@
+"""The figures of an audit as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradpeel.audit import Audit
+from gradpeel.datasets import Dataset
+from gradpeel.report.board import activation_grid_rounds
+from gradpeel.report.files import write_files
+from gradpeel.report.photo import rebuilt_photo
+from gradpeel.report.samples import originals_and_recovered
+from gradpeel.report.style import png
+
+__all__ = ["save_figures"]
+
+
+def save_figures(audit: Audit, dataset: Dataset, out: Path) -> list[Path]:
+    """Write the figures of an audit as PNG files that only the user can read.
+
+    All are drawn before the first is written, so a failure leaves nothing behind.
+
+    Args:
+        audit: the simulated round.
+        dataset: where its batch comes from.
+        out: the directory; it is made if need be.
+
+    Returns:
+        `samples.png`, `activation_grid.png` and, for the embedded photographs, `photograph.png`.
+
+    Raises:
+        InputError: the directory cannot be written to.
+    """
+    figures = {
+        "samples.png": originals_and_recovered(audit, dataset),
+        "activation_grid.png": activation_grid_rounds(audit),
+    }
+    if dataset.name == "photos":
+        figures["photograph.png"] = rebuilt_photo(audit, dataset)
+    return write_files(out, {name: png(figure) for name, figure in figures.items()})

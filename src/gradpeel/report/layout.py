@@ -1,0 +1,82 @@
+"""The pieces both summaries are laid out with.
+
+Names and sentences go through `Text`, never through rich's markup, because names come from files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import ROUNDED
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from gradpeel.decoder import Recovery
+from gradpeel.report.words import percent, scientific
+
+__all__ = ["all_of", "completeness", "facts", "headed", "panel", "was"]
+
+WIDTH = 88
+"""Lines longer than this are hard to read, however wide the terminal is."""
+
+
+def panel(title: str, parts: Sequence[RenderableType]) -> Panel:
+    """Everything in one frame, with an empty line between the parts."""
+    spaced: list[RenderableType] = []
+    for part in parts:
+        spaced += [part, Text("")]
+    return Panel(
+        Group(*spaced[:-1]),
+        title=Text(title),
+        title_align="left",
+        box=ROUNDED,
+        padding=(0, 2),
+        width=WIDTH,
+    )
+
+
+def headed(heading: str, body: RenderableType) -> Group:
+    """A part with its heading."""
+    return Group(Text(heading, style="bold"), body)
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> Table:
+    """Names on the left, sentences on the right."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column()
+    for name, sentence in rows:
+        table.add_row(Text(name), Text(sentence))
+    return table
+
+
+def all_of(batch_size: int) -> str:
+    """A whole batch as the subject of a sentence."""
+    return "The only sample" if batch_size == 1 else f"All {batch_size} samples"
+
+
+def was(number: int) -> str:
+    """The verb that goes with so many samples."""
+    return "was" if number == 1 else "were"
+
+
+def completeness(recovery: Recovery) -> str:
+    """How much of the update the samples account for, and whether that proves them to be all."""
+    if recovery.complete:
+        return (
+            "complete, and proven: the samples' own gradient is the update, in all its layers; "
+            "nothing else is in it"
+        )
+    if not len(recovery):
+        return "nothing of it is explained"
+    gap = 1 - recovery.explained
+    # Where nearly all is explained the digits are in the gap.
+    share = f"all but {scientific(gap)}" if gap < 1e-3 else percent(recovery.explained)
+    explained = f"the samples' own gradient explains {share} of it, over all layers"
+    if recovery.faint:
+        return f"{explained}; what is missing is below the resolution of its numbers"
+    if len(recovery) == recovery.batch_size:
+        return f"not proven complete: {explained}"
+    return f"not complete: {explained}"

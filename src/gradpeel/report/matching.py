@@ -1,0 +1,39 @@
+"""Which certified sample is which true one, and which samples a figure shows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradpeel.audit import Audit
+
+__all__ = ["evenly", "found_at", "rounds_of"]
+
+
+def found_at(audit: Audit) -> NDArray[np.int64]:
+    """(batch,) where in the recovery each sample of the batch is; -1 for those not recovered."""
+    places = np.full(audit.score.batch_size, -1)
+    # Backwards, so that of repeats the first one stands.
+    for place, sample in reversed(list(enumerate(audit.score.matches.tolist()))):
+        if sample >= 0:
+            places[sample] = place
+    return places
+
+
+def rounds_of(audit: Audit) -> NDArray[np.int64]:
+    """(batch,) the round in which each sample was recovered; 0 for those that were not."""
+    places = found_at(audit)
+    rounds = np.zeros_like(places)
+    rounds[places >= 0] = audit.recovery.rounds.numpy()[places[places >= 0]]
+    return rounds
+
+
+def evenly(first: int, last: int, most: int) -> list[int]:
+    """At most `most` whole numbers from `first` to `last`, both included, evenly spaced.
+
+    Example:
+        >>> evenly(1, 19, 4), evenly(0, 2, 8)
+        ([1, 7, 13, 19], [0, 1, 2])
+    """
+    count = min(most, last - first + 1)
+    return [round(number) for number in np.linspace(first, last, count).tolist()]

@@ -1,0 +1,83 @@
+"""How every figure looks, and the one place that imports matplotlib.
+
+Figures are made without pyplot, so no window and no global state is touched: they can be drawn on a
+server or beside a user's own plots. Colours are those of Okabe and Ito, which people with any kind
+of colour vision can tell apart. Names come from files, so no text is read as mathematics.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "BLUE",
+    "GREY",
+    "PALE",
+    "VERMILLION",
+    "bare",
+    "hatched",
+    "heading",
+    "new_figure",
+    "place_axes",
+    "png",
+]
+
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+GREY = "#666666"
+PALE = "#F0F0F0"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
+    # matplotlib takes a while to import; `import gradpeel` need not wait for it.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height), facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def place_axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at a distance from the top left corner; everything in inches."""
+    across, down = figure.get_size_inches().tolist()
+    return figure.add_axes(
+        (left / across, 1 - (top + height) / down, width / across, height / down)
+    )
+
+
+def heading(figure: Figure, title: str, caption: str) -> None:
+    """A title and a line below it, at the top left."""
+    height = figure.get_figheight()
+    figure.text(0.01, 1 - 0.10 / height, title, size=12, weight="bold", va="top", parse_math=False)
+    figure.text(0.01, 1 - 0.36 / height, caption, size=9, color=GREY, va="top", parse_math=False)
+
+
+def bare(axes: Axes) -> None:
+    """Remove ticks, keep a thin frame."""
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set(linewidth=0.4, edgecolor=GREY)
+
+
+def hatched(axes: Axes) -> None:
+    """Fill a frame with hatching: here is nothing."""
+    bare(axes)
+    axes.patch.set(facecolor=PALE, edgecolor="#BBBBBB", hatch="////", linewidth=0)
+
+
+def png(figure: Figure, dpi: int = 150) -> bytes:
+    """The figure as the bytes of a PNG file."""
+    stream = io.BytesIO()
+    with warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes; nobody need be alarmed.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(stream, format="png", dpi=dpi)
+    return stream.getvalue()

@@ -1,0 +1,82 @@
+"""What a person reads after `gradpeel peel`: counts, labels, certificates; never a sample.
+
+Example:
+    >>> import numpy as np
+    >>> from rich.console import Console
+    >>> from gradpeel import local_update, peel
+    >>> from gradpeel.datasets import draw_batch, load
+    >>> from gradpeel.networks import mlp
+    >>> batch = draw_batch(load("breast_cancer"), 4)
+    >>> model = mlp(30, 2, (200,), rng=np.random.default_rng(0))
+    >>> recovery = peel(model, local_update(model, batch.x, batch.y))
+    >>> Console(width=80).print(peel_summary(recovery, classes=2))
+    ╭─ gradpeel peel ──────...
+    │  All 4 samples behind this update were read out of it, each with its label ...
+"""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from gradpeel.decoder import Recovery
+from gradpeel.report.bars import label_bars, round_bars
+from gradpeel.report.layout import all_of, completeness, facts, headed, panel, was
+from gradpeel.report.words import counted, scientific
+
+__all__ = ["peel_summary"]
+
+
+def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
+    """Tell what was decoded from somebody's update, and how far the certificates carry.
+
+    Args:
+        recovery: what `gradpeel.peel` found.
+        classes: number of classes of the network.
+    """
+    parts = [
+        _verdict(recovery),
+        facts([("Whole update", completeness(recovery)), ("Why it stopped", recovery.stopped)]),
+    ]
+    if len(recovery):
+        counts = [round_.certified for round_ in recovery.trace]
+        labels = recovery.label_counts(classes).tolist()
+        parts.append(headed("How many fell in which round", round_bars(counts)))
+        parts.append(headed("Their labels", label_bars(labels)))
+        parts.append(headed("Certificates", facts(_certificates(recovery))))
+    parts.append(
+        Text(
+            "Samples are personal data: none is shown here, and none is written to a file unless "
+            "you ask for it explicitly."
+        )
+    )
+    if len(recovery) < recovery.batch_size:
+        parts.append(Text("Not recovered is not safe: this is one attack on one update."))
+    return panel("gradpeel peel", parts)
+
+
+def _verdict(recovery: Recovery) -> RenderableType:
+    found, batch_size = len(recovery), recovery.batch_size
+    if not found:
+        verdict = f"No sample of {batch_size} could be read out of this update."
+        return Text(verdict, style="bold yellow")
+    some = f"{found} of the {counted(batch_size, 'sample')}"
+    subject = all_of(batch_size) if found == batch_size else some
+    verdict = (
+        f"{subject} behind this update {was(found)} read out of it, each with its label and "
+        "a certificate. No ground truth was used."
+    )
+    return Text(verdict, style="bold red")
+
+
+def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
+    residual, fewest = float(recovery.residuals.max()), int(recovery.equations.min())
+    chance, met = float(recovery.chances.max()), scientific(recovery.mismatch)
+    # Below float64's smallest number a chance is 0; nothing is that certain.
+    luck = f"at most {scientific(chance)}" if chance else "below 1e-300"
+    return [
+        ("Evidence", ", ".join(recovery.evidence)),
+        ("Worst residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
+        ("Luck", f"a mixture would pass for a sample with a chance of {luck}"),
+        ("Cross-check", f"where the update is explained it is met to {met}"),
+    ]

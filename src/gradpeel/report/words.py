@@ -1,0 +1,70 @@
+"""Numbers and names as a person reads them.
+
+Example:
+    >>> counted(61, "sample"), percent(0.9996), listing([3, 17, 40])
+    ('61 samples', '99.9 %', '3, 17 and 40')
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+__all__ = ["counted", "listing", "percent", "printable", "scientific"]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural unless it is one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def percent(share: float) -> str:
+    """A share in [0, 1], rounded down: 100 % means all, never "nearly all".
+
+    Example:
+        >>> percent(1.0), percent(1 - 1e-9), percent(0.29)
+        ('100 %', '99.9 %', '29.0 %')
+    """
+    if share >= 1:
+        return "100 %"
+    # The slack is far below a tenth of a percent, and 0.29 * 1000 is 289.99999999999994.
+    return f"{min(math.floor(share * 1000 + 1e-9), 999) / 10:.1f} %"
+
+
+def scientific(value: float) -> str:
+    """Two digits and the exponent; zero is "0".
+
+    Example:
+        >>> scientific(2.1660451e-13), scientific(0.0)
+        ('2.2e-13', '0')
+    """
+    return f"{value:.1e}" if value else "0"
+
+
+def listing(numbers: Sequence[int], most: int = 8) -> str:
+    """Numbers in a sentence; beyond `most` of them the rest is counted.
+
+    Example:
+        >>> listing([7]), listing(range(20), most=3)
+        ('7', '0, 1, 2 and 17 more')
+    """
+    shown = [str(number) for number in numbers[:most]]
+    if len(numbers) > most:
+        shown.append(f"{len(numbers) - most} more")
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def printable(name: str, most: int = 48) -> str:
+    r"""A name from a file, fit for a terminal or a figure: one line, no escape sequences, not long.
+
+    The end is kept, because in a path it says the most.
+
+    Example:
+        >>> printable("[red]\x1b[2J"), printable("/a/long/way/to/mine.npz", most=12)
+        ('[red]\\x1b[2J', '...mine.npz')
+    """
+    visible = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in name
+    )
+    return visible if len(visible) <= most else f"...{visible[3 - most :]}"

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+import torch
+
+from gradpeel.cli.design_options import DesignName, DesignOptions, InitName, WeightsName
+from gradpeel.cli.parsing import parse_pair, parse_sizes
+from gradpeel.designs import Passive, RobustSoliton, SolitonData, SolitonFree, TrapWeights
+from gradpeel.errors import InputError
+
+AUXILIARY = torch.rand(4, 3)
+PASSIVE, TRAP, FREE, DATA = DesignName
+
+
+@pytest.mark.parametrize(
+    ("options", "design"),
+    [
+        (DesignOptions(PASSIVE), Passive("gaussian")),
+        (DesignOptions(PASSIVE, init=InitName.PAPER), Passive("gaussian")),
+        (DesignOptions(PASSIVE, init=InitName.TORCH), Passive("torch")),
+        (DesignOptions(TRAP), TrapWeights()),
+        (
+            DesignOptions(TRAP, weights=WeightsName.MIRRORED, scale=0.9),
+            TrapWeights(0.9, "mirrored"),
+        ),
+        (DesignOptions(FREE), SolitonFree()),
+        (
+            DesignOptions(FREE, weights=WeightsName.MIRRORED, soliton="0.1,0.5"),
+            SolitonFree("mirrored", RobustSoliton(0.1, 0.5)),
+        ),
+    ],
+)
+def test_options_make_the_design_they_name(options: DesignOptions, design: object) -> None:
+    assert options.build(AUXILIARY) == design
+
+
+def test_soliton_data_gets_the_auxiliary_samples() -> None:
+    options = DesignOptions(DATA, weights=WeightsName.MIRRORED, soliton="0.1,0.5")
+    design = options.build(AUXILIARY)
+    assert isinstance(design, SolitonData)
+    assert design.auxiliary is AUXILIARY
+    assert design.construction == "mirrored"
+    assert design.soliton == RobustSoliton(0.1, 0.5)
+
+
+@pytest.mark.parametrize("design", DesignName)
+def test_every_design_is_called_what_it_calls_itself(design: DesignName) -> None:
+    assert DesignOptions(design).build(AUXILIARY).name == design
+
+
+GIVEN: dict[str, dict[str, object]] = {
+    "init=torch": {"init": InitName.TORCH},
+    "weights=mirrored": {"weights": WeightsName.MIRRORED},
+    "scale=0.5": {"scale": 0.5},
+    "soliton=0.1,0.5": {"soliton": "0.1,0.5"},
+}
+HAVE = {
+    "init=torch": {PASSIVE},
+    "weights=mirrored": {TRAP, FREE, DATA},
+    "scale=0.5": {TRAP},
+    "soliton=0.1,0.5": {FREE, DATA},
+}
+
+
+@pytest.mark.parametrize(("design", "given"), list(product(DesignName, GIVEN)))
+def test_a_setting_that_the_design_does_not_have_is_refused(design: DesignName, given: str) -> None:
+    if design in HAVE[given]:
+        DesignOptions(design, **GIVEN[given])  # type: ignore[arg-type]
+        return
+    with pytest.raises(InputError, match=f"^{re.escape(given)}: design {design} has no ") as error:
+        DesignOptions(design, **GIVEN[given])  # type: ignore[arg-type]
+    assert all(other in str(error.value) for other in HAVE[given])
+
+
+@pytest.mark.parametrize("text", ["", ",", "x", "256,x", "0", "256,0", "-1", "2.5", "256,", "1e3"])
+def test_sizes_are_positive_integers(text: str) -> None:
+    message = f"hidden={text!r}: expected positive integers such as 256,128"
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        parse_sizes("hidden", text)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1,2,3", "a,b", "1,", ",", "1;2"])
+def test_a_pair_is_two_numbers(text: str) -> None:
+    message = f"range={text!r}: expected two numbers such as 0,1"
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        parse_pair("range", text, example="0,1")
+
+
+def test_lists_are_read_in_order() -> None:
+    assert parse_sizes("hidden", "256, 128,1") == (256, 128, 1)
+    assert parse_pair("range", "-1,1e3", example="0,1") == (-1.0, 1000.0)

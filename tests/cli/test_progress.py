@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+from rich.console import Console
+
+from gradpeel.cli import progress
+from gradpeel.decoder import Round
+
+
+def round_of(number: int, certified: int) -> Round:
+    nothing = torch.zeros(certified, dtype=torch.int64)
+    return Round(number, 9, 9, nothing, nothing, torch.zeros(certified, 4) > 0, quiet=0, left=1.0)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, quiet: bool = False) -> str:
+    """What appears on a console while two rounds certify 3 and 2 of 8 samples."""
+    screen = io.StringIO()
+
+    def console(*, stderr: bool) -> Console:
+        assert stderr
+        return Console(file=screen, force_terminal=terminal, width=80)
+
+    monkeypatch.setattr(progress, "Console", console)
+    with progress.watch(8, quiet=quiet) as on_round:
+        for round_ in (round_of(1, 3), round_of(2, 2)):
+            on_round(round_)
+            # The display is refreshed by a clock; the last state is drawn when it stops.
+    return screen.getvalue()
+
+
+def test_a_terminal_shows_what_is_recovered_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "round 2, 5 of 8 samples" in watched(monkeypatch, terminal=True)
+
+
+def test_anything_else_stays_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watched(monkeypatch, terminal=False) == ""
+    assert watched(monkeypatch, terminal=True, quiet=True) == ""
