@@ -1,1 +1,1 @@
-"""Measurements that stand behind what the documentation claims; run as `python -m benchmarks.NAME`."""
+"""Measurements behind what the documentation claims; run as `python -m benchmarks.NAME`."""

@@ -1,7 +1,7 @@
 """gradpeel: what does a gradient give away?
 
-In federated learning a client sends a gradient, not its data. gradpeel tells exactly which of its samples
-a server can read out of one gradient, and proves each one without looking at the data.
+In federated learning a client sends a gradient, not its data. gradpeel tells exactly which of its
+samples a server can read out of one gradient, and proves each one without looking at the data.
 
     import gradpeel as gp
 

@@ -1,7 +1,7 @@
-"""The one call that ties it together: simulate a round on data you own, decode it, score it.
+r"""The one call that ties it together: simulate a round on data you own, decode it, score it.
 
     batch -> client -> update -> peel -> recovery -> score
-        \\-> exposure
+        \-> exposure
 
 Example:
     >>> import torch
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, Recovery, Round
-from gradpeel.decoder.residual import CLEAR, ROUNDING
+from gradpeel.decoder.tolerances import CLEAR, ROUNDING
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.scoring import Outcome, Score, score, signals

@@ -1,4 +1,4 @@
-"""One honest local round: what a client computes and sends in FedSGD (paper, section "Threat Model").
+"""One honest local round: what a client computes and sends in FedSGD (paper, "Threat Model").
 
 Example:
     >>> import torch
@@ -55,19 +55,16 @@ def local_update(
 def gradients(model: nn.Module, x: Tensor, y: Tensor, *, share: float) -> dict[str, Tensor]:
     """Gradients by parameter name of `share` times the summed cross-entropy of the batch.
 
-    With share = 1/B and the whole batch this is the client's update; with a part of the batch and the
-    same share it is that part's contribution to it.
+    With share = 1/B and the whole batch this is the client's update; with a part of the batch and
+    the same share it is that part's contribution to it.
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.enable_grad():
         logits = model(x)
         _check_labels(y, logits)
         loss = functional.cross_entropy(logits, y.long(), reduction="sum") * share
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return {
-        name: torch.zeros_like(parameter) if gradient is None else gradient.detach()
-        for (name, parameter), gradient in zip(named.items(), found, strict=True)
-    }
+    found = torch.autograd.grad(loss, list(named.values()), materialize_grads=True)
+    return dict(zip(named, (gradient.detach() for gradient in found), strict=True))
 
 
 def _check_batch(x: Tensor, y: Tensor) -> None:

@@ -1,7 +1,7 @@
 """What can go wrong, in types a caller can tell apart.
 
-Everything gradpeel raises on purpose is a `GradpeelError`; its message names the thing, its value and
-the rule it breaks, on one line. The command line prints that line and exits with code 2.
+Everything gradpeel raises on purpose is a `GradpeelError`; its message names the thing, its value
+and the rule it breaks, on one line. The command line prints that line and exits with code 2.
 """
 
 from __future__ import annotations

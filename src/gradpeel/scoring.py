@@ -1,7 +1,8 @@
 """Compare a recovery with the truth. The decoder never imports this module.
 
-A certified sample is *right* when every entry is within `TOLERANCE` of the data's range of a true sample's:
-close enough to round to the very same 8-bit picture. Anything else that was certified is *false*.
+A certified sample is *right* when every entry is within `TOLERANCE` of the data's range of a true
+sample's: close enough to round to the very same 8-bit picture. Anything else that was certified is
+*false*.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class Score:
     Attributes:
         batch_size: number of samples in the batch.
         matches: (n,) index of the true sample each certified one is, -1 for a false certificate.
-        errors: (n,) largest absolute error of each certified sample, to its true one or the nearest.
+        errors: (n,) largest absolute error of each certified sample, to the nearest true one.
         labels_right: (n,) whether a matched sample's label is the true one.
         outcomes: for each sample of the batch, what became of it.
-        baseline_rate: share of the batch that some neuron isolates from the start: all that an attack
-            without a cascade can recover ("When the Curious Abandon Honesty", Boenisch et al.).
+        baseline_rate: share of the batch that some neuron isolates from the start: all that an
+            attack without a cascade recovers ("When the Curious Abandon Honesty", Boenisch et al.).
         oracle_rate: share that peeling the bare activation grid reaches.
     """
 
@@ -134,9 +135,9 @@ def _outcome(*, recovered: bool, reached: bool, faint: bool) -> Outcome:
 def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
     """How strongly each sample stands out where peeling would read it.
 
-    A sample is read from a neuron that it shares only with samples peeled before it. Its share of what
-    was summed up there, |c_i| / sum |c|, is all that arithmetic leaves of it: below the resolution of
-    the update's dtype the sample is not in the update, whatever the activation grid says.
+    A sample is read from a neuron that it shares only with samples peeled before it. Its share of
+    what was summed up there, |c_i| / sum |c|, is all that arithmetic leaves of it: below the
+    resolution of the update's dtype the sample is not in the update, whatever the grid says.
 
     Args:
         target: the target, in float64.
@@ -145,11 +146,11 @@ def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
         exposure: the batch's activation grid, peeled.
 
     Returns:
-        (batch,) the largest such share over the neurons that come to isolate the sample; 0 for samples
-        that peeling does not reach.
+        (batch,) the largest such share over the neurons that come to isolate the sample; 0 for
+        samples that peeling does not reach.
     """
     activations = target.pre_activations(target.front(x.double())).relu()
-    logits, pull = torch.func.vjp(target.tail, activations)
+    logits, pull = torch.func.vjp(target.tail, activations)[:2]
     others = torch.softmax(logits, 1).scatter(1, y[:, None], 0.0)
     gradient = others.scatter(1, y[:, None], -others.sum(1, keepdim=True))
     c = (pull(gradient)[0].T * exposure.grid).abs()  # (neurons, batch)
@@ -160,4 +161,5 @@ def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
     last = order.amax(1, keepdim=True)
     isolates = exposure.grid & (order == last) & (last < never)
     isolates &= isolates.sum(1, keepdim=True) == 1
-    return (share * isolates).amax(0)
+    strongest: Tensor = (share * isolates).amax(0)
+    return strongest

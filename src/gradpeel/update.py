@@ -1,8 +1,8 @@
 """What a client sends: gradients by parameter name, and what is known about the round.
 
-An update crosses a trust boundary, so its files hold plain arrays and nothing else: safetensors, or npz
-read without pickle (unpickling somebody's file would run their code). Everything is checked on loading,
-and an error names the file and the field.
+An update crosses a trust boundary, so its files hold plain arrays and nothing else: safetensors, or
+npz read without pickle (unpickling somebody's file would run their code). Everything is checked on
+loading, and an error names the file and the field.
 
 Example:
     >>> import torch
@@ -13,13 +13,9 @@ Example:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
-import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -31,6 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gradpeel.errors import InputError
+from gradpeel.files import Header, Npz, replacing
 
 __all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
 
@@ -53,8 +50,8 @@ class Update:
         reduction: whether the loss was the mean or the sum over the batch.
 
     Raises:
-        InputError: no gradients, mixed or unsupported dtypes, values that are not finite, or a batch
-            size that is not a positive integer.
+        InputError: no gradients, mixed or unsupported dtypes, values that are not finite, or a
+            batch size that is not a positive integer.
     """
 
     gradients: Mapping[str, Tensor]
@@ -99,13 +96,13 @@ def save_update(update: Update, path: str | Path) -> Path:
         name: tensor.detach().cpu().contiguous() for name, tensor in update.gradients.items()
     }
     if path.suffix == ".safetensors":
-        with _replacing(path) as partial:
+        with replacing(path) as partial:
             save_file(tensors, partial, metadata=meta)
     elif path.suffix == ".npz":
         if update.dtype == torch.bfloat16:
             raise InputError(f"{path}: npz cannot hold bfloat16; use a .safetensors file")
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        with _replacing(path) as partial, partial.open("wb") as file:
+        with replacing(path) as partial, partial.open("wb") as file:
             # NumPy's stubs take every keyword of savez for its own flag.
             np.savez(
                 file, **cast("dict[str, Any]", {_NPZ_META: np.array(json.dumps(meta)), **arrays})
@@ -180,39 +177,31 @@ def _read_safetensors(path: Path, max_bytes: int) -> tuple[dict[str, Tensor], di
 
 
 def _read_npz(path: Path, max_bytes: int) -> tuple[dict[str, Tensor], dict[str, str]]:
-    tensors: dict[str, Tensor] = {}
-    meta: dict[str, str] = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
+    with Npz(path) as file:
+        headers = {name: file.header(name) for name in file.fields}
+        meta = _npz_meta(file, headers.pop(_NPZ_META, None))
+        for name, header in headers.items():
+            if header.dtype.kind != "f":
+                raise InputError(f"{path}: {name}: dtype {header.dtype}: expected floating point")
+        size = sum(header.size * header.dtype.itemsize for header in headers.values())
         if size > max_bytes:
             raise InputError(f"{path}: {size} bytes unpacked: more than the limit of {max_bytes}")
-        with np.load(path, allow_pickle=False) as arrays:
-            for name in arrays.files:
-                try:
-                    array = arrays[name]
-                except ValueError as error:
-                    raise InputError(f"{path}: {name}: not a plain array ({error})") from None
-                if name == _NPZ_META:
-                    meta = _npz_meta(path, array)
-                elif array.dtype.kind not in "fiu":
-                    raise InputError(f"{path}: {name}: dtype {array.dtype}: expected numbers")
-                else:
-                    tensors[name] = torch.from_numpy(np.ascontiguousarray(array))
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a readable npz file ({error})") from None
-    return tensors, meta
+        return {name: torch.from_numpy(file.read(name)) for name in headers}, meta
 
 
-def _npz_meta(path: Path, array: np.ndarray[Any, Any]) -> dict[str, str]:
+def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
+    """The text that `save_update` leaves beside the gradients."""
+    if header is None:
+        return {}
+    rule = f"{file.path}: {_NPZ_META}: expected a JSON object of text"
+    if header.dtype.kind != "U" or header.size != 1:
+        raise InputError(rule)
     try:
-        meta = json.loads(str(array))
+        meta = json.loads(str(file.read(_NPZ_META)))
     except json.JSONDecodeError:
-        raise InputError(f"{path}: {_NPZ_META}: expected JSON text") from None
+        raise InputError(rule) from None
     if not isinstance(meta, dict):
-        raise InputError(f"{path}: {_NPZ_META}: expected a JSON object")
+        raise InputError(rule)
     return {str(key): str(value) for key, value in meta.items()}
 
 
@@ -231,7 +220,7 @@ def _agreed(path: Path, name: str, stored: T | None, given: T | None) -> T | Non
 
 
 def _check_update(update: Update, where: str) -> None:
-    size = update.batch_size
+    size: object = update.batch_size
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise InputError(f"{where}: batch_size={size!r}: expected a positive integer")
     if update.reduction not in REDUCTIONS:
@@ -241,7 +230,8 @@ def _check_update(update: Update, where: str) -> None:
     for name, tensor in update.gradients.items():
         if tensor.dtype not in DTYPES:
             raise InputError(
-                f"{where}: {name}: dtype {tensor.dtype}: expected float64, float32, bfloat16 or float16"
+                f"{where}: {name}: dtype {tensor.dtype}: "
+                "expected float64, float32, bfloat16 or float16"
             )
         if tensor.dtype != update.dtype:
             raise InputError(
@@ -250,22 +240,6 @@ def _check_update(update: Update, where: str) -> None:
         bad = tensor.numel() - int(torch.isfinite(tensor).sum())
         if bad:
             raise InputError(f"{where}: {name}: {bad} of {tensor.numel()} values are not finite")
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Write beside `path` and move into place at the end, so that no half-written file is left."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    os.close(handle)
-    partial = Path(name)
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def norm(tensors: Mapping[str, Tensor]) -> float:

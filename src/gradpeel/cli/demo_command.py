@@ -28,5 +28,5 @@ def demo_command(
         from gradpeel.demo import run_demo  # noqa: PLC0415 -- torch is slow to import
 
         run_demo(folder, seed=seed, on_progress=typer.echo)
-    for path in sorted(out.iterdir()):
-        typer.echo(f"wrote {path}")
+    for picture in sorted(out.rglob("*.png")):
+        typer.echo(f"see {picture}")

@@ -1,7 +1,7 @@
-"""Candidates G[j] / h[j] and the merging of those that are the same sample (paper, "Deduplication").
+"""Candidates G[j] / h[j], and the merging of those that are the same sample.
 
-Merging compares every candidate with its neighbours along one random direction, so it is linear in their
-number up to a sort; the paper compares all pairs.
+Merging (paper, "Deduplication") compares every candidate with its neighbours along one random
+direction, so it is linear in their number up to a sort; the paper compares all pairs.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.residual import SLACK, Residual
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.tolerances import SLACK
 
 __all__ = ["Candidates", "gather"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidates:
     """Distinct candidates, the clearest first.
 
     Attributes:
         neurons: (n,) the neuron each was read from, the one of its group with the least error.
-        groups: for each, all neurons whose candidate is the same vector, its own among them.
+        pairs: which neuron isolates which candidate: two index vectors, candidates (ascending) and
+            neurons; each candidate's own neuron is among them.
         coordinates: (n, width) in the residual's coordinates.
         pre_activations: (n, neurons).
         error: (n,) relative error of the coordinates.
     """
 
     neurons: Tensor
-    groups: tuple[Tensor, ...]
+    pairs: tuple[Tensor, Tensor]
     coordinates: Tensor
     pre_activations: Tensor
     error: Tensor
@@ -37,12 +39,16 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.neurons)
 
+    def isolating(self, candidate: int) -> tuple[int, ...]:
+        """The neurons that isolate one candidate."""
+        row, column = self.pairs
+        return tuple(column[row == candidate].tolist())
+
 
 def gather(residual: Residual, among: Tensor, direction: Tensor) -> Candidates:
     """Form and merge the candidates of the neurons in the mask `among`.
 
-    Only those that fire at their own neuron are kept (certificate rule 1): a singleton's sample fires
-    there by definition.
+    Only those that fire at their own neuron are kept: a singleton's sample does so by definition.
 
     Args:
         residual: the current residual.
@@ -55,43 +61,30 @@ def gather(residual: Residual, among: Tensor, direction: Tensor) -> Candidates:
     order = torch.argsort(error, stable=True)
     neurons, error = neurons[order], error[order]
     coordinates = residual.coordinates(neurons)
-    leaders, groups = _merge(coordinates, error * residual.scale, direction)
-    kept = coordinates[leaders]
+    lead = _merge(coordinates, error * residual.scale, direction)
+    leads = lead == torch.arange(len(lead))
+    kept = coordinates[leads]
+    by_lead = torch.argsort(lead, stable=True)
     return Candidates(
-        neurons[leaders],
-        tuple(neurons[group] for group in groups),
+        neurons[leads],
+        ((leads.cumsum(0) - 1)[lead[by_lead]], neurons[by_lead]),
         kept,
         residual.pre_activations(kept),
-        error[leaders],
+        error[leads],
     )
 
 
-def _merge(
-    coordinates: Tensor, error: Tensor, direction: Tensor
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Group rows that agree within their errors; rows come clearest first.
-
-    Returns the first row of each group, ascending, and each group's rows.
-    """
-    count = len(coordinates)
-    key = coordinates @ direction
-    by_key = torch.argsort(key, stable=True)
-    gap = key[by_key].diff()
-    # Along a unit direction the difference of two rows is at most their distance; rows' errors are per
-    # entry and independent, so along the direction they count once.
-    near = gap <= SLACK * (error[by_key][1:] + error[by_key][:-1])
-    run = torch.zeros(count, dtype=torch.long)
-    run[1:] = (~near).long().cumsum(0)
-    run_of = torch.empty(count, dtype=torch.long)
-    run_of[by_key] = run
-    # The clearest row of a run leads it; a row that shares the key but not the vector leads itself.
-    leader = torch.full((int(run.max()) + 1 if count else 0,), count).scatter_reduce(
-        0, run_of, torch.arange(count), "amin"
-    )
-    lead = leader[run_of]
+def _merge(coordinates: Tensor, error: Tensor, direction: Tensor) -> Tensor:
+    """For each row, the first that agrees with it within their errors; rows come clearest first."""
+    count = torch.arange(len(coordinates))
+    along = coordinates @ direction
+    by_key = torch.argsort(along, stable=True)
+    # Errors of a row's entries are independent, so along a unit direction they count once.
+    far = along[by_key].diff() > SLACK * (error[by_key][1:] + error[by_key][:-1])
+    run = torch.zeros_like(count)
+    run[by_key[1:]] = far.long().cumsum(0)
+    first = torch.full_like(count, len(count)).scatter_reduce(0, run, count, "amin")
+    lead = first[run]
+    # A row that shares the key with the leader of its run but is another vector leads itself.
     apart = (coordinates - coordinates[lead]).norm(dim=1) / max(coordinates.shape[1], 1) ** 0.5
-    lead = torch.where(apart <= SLACK * (error + error[lead]), lead, torch.arange(count))
-    leaders = lead.unique()
-    member = torch.argsort(lead, stable=True)
-    sizes = torch.bincount(lead, minlength=count)[leaders] if count else lead
-    return leaders, torch.split(member, sizes.tolist())
+    return torch.where(apart <= SLACK * (error + error[lead]), lead, count)

@@ -1,12 +1,12 @@
 """The samples certified so far, and the system of equations that turns them into numbers.
 
-In neuron space the cascade never forms a sample. It need not: a sample's source neuron held nothing but
-that sample and samples certified in earlier rounds, so
+In neuron space the cascade never forms a sample. It need not: a sample's source neuron held nothing
+but that sample and samples certified in earlier rounds, so
 
     G[src] = L X,   L[i, k] = sensitivity of sample k at the source neuron of sample i,
 
-is triangular in the order of certification, and one substitution against the *original* update yields all
-samples (see DESIGN, "The decoder, in neuron space").
+is triangular in the order of certification, and one substitution against the update as it was sent
+yields all samples.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from torch import Tensor
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.residual import SLACK
+from gradpeel.decoder.tolerances import SAME, SLACK
 
 __all__ = ["Ledger"]
-
-_SAME = 1e-6
-"""Two samples closer than this, relative to the typical size of an entry, are one."""
 
 
 class Ledger:
@@ -73,10 +70,10 @@ class Ledger:
         self.sources = torch.cat([self.sources, candidates.neurons[chosen]])
         self.labels = torch.cat([self.labels, verdicts.labels[chosen]])
         self.rounds = torch.cat([self.rounds, torch.full((len(chosen),), number)])
-        self.residuals = torch.cat([self.residuals, verdicts.residuals[chosen]])
+        self.residuals = torch.cat([self.residuals, verdicts.mismatch[chosen]])
         self.chances = torch.cat([self.chances, verdicts.chance[chosen]])
         self.equations = torch.cat([self.equations, verdicts.equations[chosen]])
-        self.isolating += [tuple(candidates.groups[i].tolist()) for i in chosen.tolist()]
+        self.isolating += [candidates.isolating(i) for i in chosen.tolist()]
         return peeled
 
     def replace(self, refined: Peeled) -> None:
@@ -92,12 +89,14 @@ class Ledger:
         return self._rows
 
     def _substitute(self, done: int) -> Tensor:
+        """The samples from the `done`-th on, given those before."""
         new = self.sources[done:]
         known = self._gradient[new].double()
         if done:
             known -= self.peeled.sensitivities[:done, new].T @ self._rows
         lower = self.peeled.sensitivities[done:, new].T
-        return torch.linalg.solve_triangular(lower, known, upper=False)
+        solved: Tensor = torch.linalg.solve_triangular(lower, known, upper=False)
+        return solved
 
     def read(self, candidates: Candidates, chosen: Tensor, own: Tensor) -> Tensor:
         """(n, features) what chosen candidates are as samples, before they are entered.
@@ -115,9 +114,9 @@ class Ledger:
 
     def _agree(self, these: Tensor, those: Tensor, error: Tensor) -> Tensor:
         """(n, m) mask of pairs whose root-mean-square distance is within the error of the first."""
-        tolerance = torch.clamp(SLACK * error, min=_SAME) * self._scale
+        tolerance = torch.clamp(SLACK * error, min=SAME) * self._scale
         width = these.shape[1] ** 0.5
-        # Along a unit direction two vectors are no farther apart than they are: most pairs end here.
+        # Along a unit direction vectors are no farther apart than they are: most pairs end here.
         along = these @ self._direction, those @ self._direction
         agree = (along[0][:, None] - along[1]).abs() <= width * tolerance[:, None]
         first, second = agree.nonzero(as_tuple=True)

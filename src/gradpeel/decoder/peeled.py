@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-__all__ = ["Peeled"]
+__all__ = ["Peeled", "typical"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,3 +63,8 @@ class Peeled:
                 for field in fields(self)
             }
         )
+
+
+def typical(c: Tensor) -> Tensor:
+    """(n,) root mean square of each sample's sensitivities over the neurons it fires."""
+    return (c.square().sum(1) / (c != 0).sum(1).clamp(min=1)).sqrt()

@@ -1,7 +1,7 @@
 """The peeling decoder (paper, section "The Loop").
 
-Candidates are read off, merged, certified; what is certified is subtracted, which makes new singletons,
-until nothing new is certified. No ground truth comes near this package.
+Candidates are read off, merged, certified; what is certified is subtracted, which makes new
+singletons, until nothing new is certified. No ground truth comes near this package.
 
 Example:
     >>> import torch
@@ -29,7 +29,9 @@ from gradpeel.decoder.certificate import Verdicts, certify
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.recovery import Recovery, Round
 from gradpeel.decoder.refinement import polish, refine
-from gradpeel.decoder.residual import CLEAR, SLACK, Residual
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.simulation import Probe
+from gradpeel.decoder.tolerances import CLEAR, SLACK
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 from gradpeel.update import Update, norm
@@ -55,13 +57,15 @@ def peel(
         model: the network the update was computed on, with the weights the client had.
         update: what the client sent.
         sample_shape: shape of one sample; flat rows are returned where it is not given.
-        data_range: smallest and largest value a sample's entry can have, if that is known; a candidate
-            outside it is turned away.
-        use_next_layer: also demand that a candidate explains the next layer's gradient, where there is one.
+        data_range: smallest and largest value a sample's entry can have, if that is known; a
+            candidate outside it is turned away.
+        use_next_layer: also demand that a candidate explains the next layer's gradient, where
+            there is one.
         on_round: called after each round.
 
     Returns:
-        The samples found, their labels and certificates, and whether they are provably the whole batch.
+        The samples found, their labels and certificates, and whether they are provably the whole
+        batch.
 
     Raises:
         ModelRefusedError: the network cannot be attacked; the error says why.
@@ -118,21 +122,22 @@ class Peeling:
             next_width=0 if layer is None else layer.out_features,
         )
         coin = torch.rand(self._target.neurons, generator=generator)
-        self._signs = torch.where(coin < 0.5, -1.0, 1.0).double()
+        signs = torch.where(coin < 0.5, -1.0, 1.0).double()
+        self._probe = Probe(update.share, signs * self._residual.spread)
         self._trace: list[Round] = []
         self._refined = 0
 
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
-        residual, ledger = self._residual, self._ledger
+        residual, ledger, tail = self._residual, self._ledger, self._target.tail
         start = float(residual.bias.norm()) or 1.0
-        # Only neurons touched by the last round can have become singletons; the rest need no new look
-        # until the cascade stalls.
+        # Only neurons touched by the last round can have become singletons; the rest need no new
+        # look until the cascade stalls.
         everywhere = torch.ones_like(residual.quiet)
         touched, strict = everywhere, True
         while len(ledger) < self._update.batch_size:
             candidates = gather(residual, touched, self._direction)
-            verdicts = self._certify(candidates, strict=strict)
+            verdicts = certify(candidates, residual, tail, self._probe, strict=strict)
             chosen = self._choose(candidates, verdicts)
             if not len(chosen):
                 # Stalled. What is known can be made more exact, and then fainter samples show; and
@@ -150,7 +155,7 @@ class Peeling:
             touched = residual.subtract(peeled)
             round_ = Round(
                 number=len(self._trace) + 1,
-                looked_at=sum(len(group) for group in candidates.groups),
+                looked_at=len(candidates.pairs[0]),
                 distinct=len(candidates),
                 sources=candidates.neurons[chosen],
                 labels=verdicts.labels[chosen],
@@ -173,8 +178,7 @@ class Peeling:
             ledger.labels,
             residual,
             self._target.tail,
-            share=self._update.share,
-            signs=self._signs,
+            self._probe,
         )
         if refined is None:
             return False
@@ -184,18 +188,8 @@ class Peeling:
         residual.subtract(refined)
         return True
 
-    def _certify(self, candidates: Candidates, *, strict: bool) -> Verdicts:
-        return certify(
-            candidates,
-            self._residual,
-            self._target.tail,
-            share=self._update.share,
-            signs=self._signs,
-            strict=strict,
-        )
-
     def _choose(self, candidates: Candidates, verdicts: Verdicts) -> Tensor:
-        """Indices of the accepted candidates that are new, distinct and within the declared range."""
+        """Indices of accepted candidates that are new, distinct and within the declared range."""
         ledger = self._ledger
         chosen = verdicts.accepted.nonzero()[:, 0]
         chosen = chosen[~ledger.knows(candidates.coordinates[chosen], candidates.error[chosen])]
@@ -203,7 +197,7 @@ class Peeling:
         if self._range is not None:
             own = self._residual.bias[candidates.neurons[chosen]]
             rows = ledger.read(candidates, chosen, own)
-            chosen = chosen[self._within_range(rows, candidates.error[chosen])]
+            chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
         return chosen[: self._update.batch_size - len(ledger)]
 
     def recovery(self) -> Recovery:
@@ -236,9 +230,8 @@ class Peeling:
             stopped=self._why(reproduced=reproduced),
         )
 
-    def _within_range(self, rows: Tensor, error: Tensor) -> Tensor:
-        assert self._range is not None
-        low, high = self._range
+    def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
+        low, high = bounds
         slack = (SLACK * error * max(abs(low), abs(high)))[:, None]
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
@@ -267,7 +260,7 @@ class Peeling:
 
     def _evidence(self) -> tuple[str, ...]:
         kinds = ["firing", "bias equation", "support"]
-        if self._residual.next_rows is not None:
+        if self._residual.has_next:
             kinds.insert(2, "next layer")
         if self._range is not None:
             kinds.append("data range")
@@ -286,7 +279,7 @@ class Peeling:
 
 
 def _check_belongs(model: nn.Module, target: Target, update: Update) -> None:
-    """An update belongs to a model when every gradient has a parameter of the same name and shape."""
+    """Every gradient must have a parameter of the same name and shape, the target's among them."""
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in (target.weight_name, target.bias_name):
         if name not in update.gradients:

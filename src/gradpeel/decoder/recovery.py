@@ -58,9 +58,9 @@ class Recovery:
         evidence: the kinds of evidence the certificates rest on.
         trace: the rounds.
         batch_size: the batch size the update says.
-        explained: share of the update (all its layers, by norm) that the recovered samples reproduce.
-        mismatch: worst relative gap between the update and the recovered samples' own gradient on the
-            neurons that count as explained; a number far above the dtype's resolution is a warning.
+        explained: share of the update (all its layers, by norm) that the samples reproduce.
+        mismatch: worst relative gap between the update and the samples' own gradient on the neurons
+            that count as explained; a number far above the dtype's resolution is a warning.
         faint: the update is explained although samples are missing: their gradients are below the
             resolution of its dtype.
         complete: the samples are as many as the batch and reproduce the whole update, all layers.
@@ -90,7 +90,8 @@ class Recovery:
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else f"explains {self.explained:.1%} of the update"
-        return f"Recovery({len(self)} of {self.batch_size} samples in {self.cascade_length} rounds, {state})"
+        found = f"{len(self)} of {self.batch_size} samples in {self.cascade_length} rounds"
+        return f"Recovery({found}, {state})"
 
     @cached_property
     def cascade_length(self) -> int:

@@ -1,13 +1,13 @@
 """Refinement: all certified samples together, against the update as it was sent.
 
-Along the cascade errors pile up: a late sample is read from what is left after many subtractions. But
-once samples are known, every neuron that only they fire is an equation about them,
+Along the cascade errors pile up: a late sample is read from what is left after many subtractions.
+But once samples are known, every neuron that only they fire is an equation about them,
 
     sum_i c_ij x_i = what was sent at neuron j,
 
-and there are far more such neurons than were used to find the samples. Least squares over all of them,
-each weighted by its own error, puts the samples back to the resolution of the update; simulating them
-anew does the same for their sensitivities. Then fainter samples come into sight.
+and there are far more such neurons than were used to find the samples. Least squares over all of
+them, each weighted by its own error, puts the samples back to the resolution of the update;
+simulating them anew does the same for their sensitivities. Then fainter samples come into sight.
 """
 
 from __future__ import annotations
@@ -19,21 +19,16 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.residual import SLACK, Residual
-from gradpeel.decoder.simulation import simulate
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.simulation import Probe, simulate
+from gradpeel.decoder.tolerances import SLACK
 from gradpeel.target import Tail
 
 __all__ = ["polish", "refine"]
 
 
 def refine(
-    peeled: Peeled,
-    labels: Tensor,
-    residual: Residual,
-    tail: Tail,
-    *,
-    share: float,
-    signs: Tensor,
+    peeled: Peeled, labels: Tensor, residual: Residual, tail: Tail, probe: Probe
 ) -> Peeled | None:
     """Fit all certified samples jointly to the neurons they explain.
 
@@ -42,8 +37,7 @@ def refine(
         labels: (n,) their labels.
         residual: the residual without them.
         tail: the network behind the target.
-        share: weight of one sample in the batch loss.
-        signs: (neurons,) random +1 and -1, as for the certificate.
+        probe: the samples' weight in the loss, and how errors are probed.
 
     Returns:
         The refined samples, or None where the explained neurons do not determine them.
@@ -59,8 +53,7 @@ def refine(
     error = torch.where(better, fitted.error, peeled.sample_error)
     z = residual.pre_activations(coordinates)
     activations = (z * fires).clamp(min=0.0)
-    unit = signs * residual.spread
-    simulated = simulate(tail, activations, labels, share=share, unit_error=unit)
+    simulated = simulate(tail, activations, labels, probe)
     off = simulated.error(error, residual.resolution)
     sharper = (off < peeled.sensitivity_error)[:, None]
     doubt = z.abs() <= SLACK * error[:, None] * residual.spread
@@ -118,6 +111,4 @@ def _fit_explained(peeled: Peeled, residual: Residual, sent: Tensor) -> _Fit | N
     solution = torch.linalg.solve_triangular(r, q.T @ known, upper=True)
     inverse = torch.linalg.solve_triangular(r, torch.eye(len(r), dtype=r.dtype), upper=True)
     error = inverse.norm(dim=1) / size
-    return _Fit(
-        solution / size[:, None], error + peeled.sensitivity_error + residual.resolution
-    )
+    return _Fit(solution / size[:, None], error + peeled.sensitivity_error + residual.resolution)

@@ -1,15 +1,16 @@
 """What is left of an update while the cascade runs (paper, section "Peeling").
 
 The paper keeps the (features, neurons) residual and touches all of it every round. It need not: a
-candidate is used only through its pre-activations, and those are linear in the residual. So the state is
-kept in one of two coordinate systems, whichever is smaller, and the loop does not know which:
+candidate is used only through its pre-activations, and those are linear in the residual. So the
+state is kept in one of two coordinate systems, whichever is smaller; the loop does not know which:
 
-- neuron space: rows[j] = W1 G[j], one product at the start, the floor of the whole attack. The candidate
-  of neuron j has pre-activations rows[j] / h[j] + b1, and nothing as long as a sample is needed again.
+- neuron space: rows[j] = W1 G[j], one product at the start, the floor of the whole attack. The
+  candidate of neuron j has pre-activations rows[j] / h[j] + b1, and nothing as long as a sample is
+  needed again.
 - input space, for few features: rows[j] = G[j], and the candidate is the sample itself.
 
-Beside every neuron stands an error: how far its residual may be from the exact one. It starts at the
-rounding of the update's dtype and grows with every subtraction, and all tolerances follow from it.
+Beside every neuron stands an error: how far its residual may be from the exact one. It starts at
+the rounding of the update's dtype and grows with every subtraction; all tolerances follow from it.
 """
 
 from __future__ import annotations
@@ -20,20 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.peeled import Peeled, typical
+from gradpeel.decoder.tolerances import CLEAR, ROUNDING, SLACK
 from gradpeel.target import Target
 from gradpeel.update import Update
 
-__all__ = ["CLEAR", "ROUNDING", "SLACK", "Residual", "Sent"]
-
-SLACK = 32.0
-"""How many times its tracked error a quantity may be off before it counts as really different."""
-
-CLEAR = 1e3
-"""How far above its error a neuron's bias must stand before its candidate can be called exact."""
-
-ROUNDING = 8.0
-"""Roundings behind one entry of an update, in units of its dtype's resolution."""
+__all__ = ["Residual", "Sent"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +43,19 @@ class Sent:
 
     rows: Tensor
     bias: Tensor
-    next_rows: Tensor | None
+    next_rows: Tensor
     error: Tensor
     next_error: Tensor
 
 
 class Residual:
-    """The residual update in float64: rows (neurons, width), bias (neurons,), next (neurons, next width).
+    """The residual update, in float64.
 
     Attributes:
-        rows: the target's weight gradient in the chosen coordinates, a neuron a row.
-        bias: the target's bias gradient, h of the paper.
-        next_rows: the next layer's weight gradient, transposed to a neuron a row; None without one.
+        rows: (neurons, width) the target's weight gradient in the chosen coordinates.
+        bias: (neurons,) the target's bias gradient, h of the paper.
+        next_rows: the next layer's weight gradient, transposed to a neuron a row; without one, no
+            columns (and `has_next` is False).
         bias_error: (neurons,) absolute error of `bias`.
         row_error: (neurons,) times `scale`, the absolute error of an entry of `rows`.
         next_error: (neurons,) absolute error of an entry of `next_rows`.
@@ -79,9 +73,10 @@ class Residual:
         if self.in_neuron_space:
             rows = rows @ target.weight.T
         name = target.tail.next_weight_name
-        next_rows = None
+        next_rows = rows[:, :0]
         if use_next and name is not None and name in update.gradients:
             next_rows = update.gradients[name].double().T.contiguous()
+        self.has_next = next_rows.shape[1] > 0
 
         live = bias != 0
         candidates = rows[live] / bias[live, None]
@@ -91,7 +86,7 @@ class Residual:
         # of the two says how much was summed up.
         unit = ROUNDING * self.resolution
         error = unit * torch.maximum(bias.abs(), rms(rows) / self.scale)
-        next_error = torch.zeros_like(bias) if next_rows is None else unit * next_rows.abs().amax(1)
+        next_error = unit * next_rows.norm(dim=1)
         self.sent = Sent(rows, bias, next_rows, error, next_error)
         self.quiet = torch.zeros_like(live)
         self.restore()
@@ -101,7 +96,7 @@ class Residual:
         sent = self.sent
         self.rows = sent.rows.clone()
         self.bias = sent.bias.clone()
-        self.next_rows = None if sent.next_rows is None else sent.next_rows.clone()
+        self.next_rows = sent.next_rows.clone()
         self.bias_error = sent.error.clone()
         self.row_error = sent.error.clone()
         self.next_error = sent.next_error.clone()
@@ -140,15 +135,14 @@ class Residual:
         self.rows.addmm_(c.T, peeled.coordinates, alpha=-1.0)
         self.bias -= c.sum(0)
         fires = c != 0
-        # A sensitivity may be small by cancellation; its error is relative to the sample's typical one.
-        size = c.square().sum(1, keepdim=True).div(fires.sum(1, keepdim=True)).sqrt()
-        off = fires * size * peeled.sensitivity_error[:, None]
+        # A sensitivity may be small by cancellation; its error is relative to the typical one.
+        off = fires * typical(c)[:, None] * peeled.sensitivity_error[:, None]
         # Errors of different samples are independent: they add up in squares.
         added = (off.square() + peeled.kink.square()).sum(0)
         self.bias_error = (self.bias_error.square() + added).sqrt()
         added += (c * peeled.sample_error[:, None]).square().sum(0)
         self.row_error = (self.row_error.square() + added).sqrt()
-        if self.next_rows is not None:
+        if self.has_next:
             v = peeled.next_sensitivities
             self.next_rows.addmm_(peeled.activations.T, v, alpha=-1.0)
             size = v.abs().amax(1, keepdim=True)
@@ -175,4 +169,5 @@ def _typical(rows: Tensor) -> float:
 
 def rms(rows: Tensor) -> Tensor:
     """Root mean square of each row."""
-    return rows.norm(dim=1) / math.sqrt(max(rows.shape[1], 1))
+    size: Tensor = rows.norm(dim=1) / math.sqrt(max(rows.shape[1], 1))
+    return size

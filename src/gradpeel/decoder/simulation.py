@@ -1,8 +1,8 @@
 """Simulate samples behind the target: forward, backward, and how errors pass through.
 
-The server owns the network, so for a sample with a label it can compute what the client computed: the
-loss gradient at the next layer and at every neuron (paper, section "Label Recovery"). Any differentiable
-tail will do; a two-layer network is no special case.
+The server owns the network, so for a sample with a label it can compute what the client computed:
+the loss gradient at the next layer and at every neuron (paper, section "Label Recovery"). Any
+differentiable tail will do; a two-layer network is no special case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,21 @@ from torch import Tensor
 
 from gradpeel.target import Tail
 
-__all__ = ["Simulated", "simulate"]
+__all__ = ["Probe", "Simulated", "simulate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """What simulating a sample needs beside the network.
+
+    Attributes:
+        share: weight of one sample in the batch loss.
+        unit_error: (neurons,) one unit of relative error of the pre-activations, with random signs;
+            along it the response of the loss gradient to errors is measured.
+    """
+
+    share: float
+    unit_error: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +41,14 @@ class Simulated:
         response: (n,) relative change of the loss gradient when the pre-activations are off by one
             unit of relative error.
         margin: (n,) size of the loss gradient at the logits, 1 for a sample that is plainly wrong.
+        classes: number of classes.
     """
 
     v: Tensor
     c: Tensor
     response: Tensor
     margin: Tensor
+    classes: int
 
     def error(self, sample_error: Tensor, resolution: float) -> Tensor:
         """(n,) relative error of `v` and `c` for samples known up to `sample_error`.
@@ -42,29 +58,25 @@ class Simulated:
         return self.response * sample_error + resolution * (1.0 + 1.0 / self.margin)
 
 
-def simulate(
-    tail: Tail, activations: Tensor, labels: Tensor, *, share: float, unit_error: Tensor
-) -> Simulated:
+def simulate(tail: Tail, activations: Tensor, labels: Tensor, probe: Probe) -> Simulated:
     """Backpropagate the cross-entropy of each sample to the target.
 
     Args:
         tail: the network behind the target, in float64 and evaluation mode.
         activations: (n, neurons) after the ReLU.
         labels: (n,).
-        share: weight of one sample in the batch loss.
-        unit_error: (neurons,) one unit of error of the pre-activations, with random signs; along it
-            the response is measured.
+        probe: the samples' weight in the loss, and how errors are probed.
     """
-    moves = (activations > 0) * unit_error
+    moves = (activations > 0) * probe.unit_error
     logits, wobble = torch.func.jvp(tail, (activations,), (moves,))[:2]
     gradient, change = _loss_gradient(logits, labels, wobble)
     margin = gradient.abs().amax(1)
-    v, c = _pull_back(tail, activations, gradient * share)
-    return Simulated(v, c, change.abs().amax(1) / margin, margin)
+    v, c = _pull_back(tail, activations, gradient * probe.share)
+    return Simulated(v, c, change.abs().amax(1) / margin, margin, logits.shape[1])
 
 
 def _loss_gradient(logits: Tensor, labels: Tensor, wobble: Tensor) -> tuple[Tensor, Tensor]:
-    """p - e_y, and its change when the logits move by `wobble`.
+    """The gradient p - e_y, and its change when the logits move by `wobble`.
 
     1 - p_y is summed from the other classes, so that it keeps its digits.
     """
@@ -75,6 +87,7 @@ def _loss_gradient(logits: Tensor, labels: Tensor, wobble: Tensor) -> tuple[Tens
 
 
 def _pull_back(tail: Tail, activations: Tensor, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients at the next layer's output and at the activations, from those at the logits."""
     if tail.next_layer is None:
         pull = torch.func.vjp(tail, activations)[1]
         return cotangent[:, :0], pull(cotangent)[0]

@@ -28,7 +28,7 @@ DATASET_TITLES = {
 def published_rates() -> dict[tuple[str, str, int], float]:
     """Recovery rate by data set, method and batch size, as the paper's table names them."""
     file = resources.files(__name__) / "table1_recovery.csv"
-    with file.open(encoding="utf-8", newline="") as lines:
+    with file.open(encoding="utf-8") as lines:
         return {
             (row["dataset"], row["method"], int(row["batch_size"])): float(row["recovery_rate"])
             for row in csv.DictReader(lines)

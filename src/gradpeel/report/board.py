@@ -1,7 +1,8 @@
 """The activation grid round by round (paper, section "Which Samples Are Most at Risk", its board).
 
 Rows are neurons, those that fire on many samples on top; columns are samples, the most atypical on
-the right. The cascade eats its way in from the bottom right, where rare neurons meet atypical samples.
+the right. The cascade eats its way in from the bottom right, where rare neurons meet atypical
+samples.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["activation_grid_rounds"]
 
 PANELS, COLUMNS = 6, 3
-WIDTH, HEIGHT, GAP = 3.0, 3.2, 0.45
-LEFT, TOP = 0.4, 1.0
+WIDTH, HEIGHT, GAP, LEFT, TOP = 2.8, 2.8, 0.45, 0.35, 0.9
 """Inches: a panel, between two panels, margins."""
+PIXELS = 400
 
 FIRES, SILENT, GONE, GOING = "#30506B", "#FFFFFF", "#E4E4E4", "#FBE3C0"
 
@@ -56,11 +57,13 @@ def activation_grid_rounds(audit: Audit) -> Figure:
     last = int(rounds.max())
     shown = [0, *(evenly(1, last, PANELS - 1) if last else [])]
     columns, rows = min(len(shown), COLUMNS), -(-len(shown) // COLUMNS)
-    figure = new_figure(LEFT + max(columns, 2) * (WIDTH + GAP), TOP + rows * (HEIGHT + GAP) + 0.1)
+    figure = new_figure(
+        LEFT + max(columns, 2) * (WIDTH + GAP) - 0.25, TOP + rows * (HEIGHT + GAP) - 0.1
+    )
     heading(
         figure,
         "One gradient, peeled round by round",
-        "dark: this neuron fires on this sample; dot: no other sample fires it any more",
+        "dark: fires; tinted: falls in this round; dot: no other sample fires this neuron any more",
     )
     board = _Board(audit, rounds)
     for panel, number in enumerate(shown):
@@ -92,7 +95,11 @@ class _Board:
         gone = (self._rounds > 0) & (self._rounds < number)
         picture = np.where(self._grid[..., None], _rgb(FIRES), _rgb(SILENT))
         picture[:, gone], picture[:, falls] = _rgb(GONE), _rgb(GOING)
-        axes.imshow(picture, aspect="auto", interpolation="antialiased")
+        neurons, batch_size = self._grid.shape
+        extent = (-0.5, batch_size - 0.5, neurons - 0.5, -0.5)
+        axes.imshow(
+            _shrink(_shrink(picture, 0), 1), aspect="auto", interpolation="nearest", extent=extent
+        )
         dots = [
             (column, row)
             for column in np.flatnonzero(falls).tolist()
@@ -101,14 +108,28 @@ class _Board:
         if dots:
             axes.plot(*zip(*dots, strict=True), ".", color=VERMILLION, markersize=3)
         bare(axes)
-        batch_size, count = len(self._rounds), int(falls.sum())
-        removed = int((falls | gone).sum())
         if number:
-            axes.set_title(f"round {number}: {counted(count, 'sample')} removed", size=9)
-            axes.set_xlabel(f"{removed} of {batch_size} gone", size=8, color=GREY)
+            title = f"round {number}: {counted(int(falls.sum()), 'sample')} removed"
+            below = f"{int((falls | gone).sum())} of {batch_size} gone"
         else:
-            axes.set_title(f"start: {counted(batch_size, 'sample')}", size=9)
-            axes.set_xlabel("samples, most atypical right", size=8, color=GREY)
+            title = f"start: {counted(batch_size, 'sample')}"
+            below = "samples, most atypical right"
+        axes.set_title(title, size=9)
+        axes.set_xlabel(below, size=8, color=GREY)
+
+
+def _shrink(picture: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Average neighbours until at most `PIXELS` are left: a panel has no room for more.
+
+    Dropping rows in place of averaging them would make rare firings vanish.
+    """
+    length = picture.shape[axis]
+    if length <= PIXELS:
+        return picture
+    starts = np.linspace(0, length, PIXELS, endpoint=False).astype(np.int64)
+    sizes = np.diff(starts, append=length)
+    sums = np.add.reduceat(picture, starts, axis=axis)
+    return np.asarray(sums / sizes.reshape((-1, 1, 1) if axis == 0 else (-1, 1)))
 
 
 def _rgb(colour: str) -> NDArray[np.float64]:

@@ -20,9 +20,10 @@ def which(audit: Audit, shown: int) -> str:
     """The line below it: which samples are shown, and the worst error of any that was rebuilt."""
     score = audit.score
     some = "all" if shown == score.batch_size else f"{shown} of {score.batch_size}, evenly spaced"
+    told = f"shown: {some}; true values above, rebuilt below"
     if score.max_abs_error is None:
-        return f"shown: {some}"
-    return f"shown: {some}; no entry of any is off by more than {scientific(score.max_abs_error)}"
+        return told
+    return f"{told}; no entry of any is off by more than {scientific(score.max_abs_error)}"
 
 
 def class_name(dataset: Dataset, label: int) -> str:

@@ -31,10 +31,10 @@ def save_figures(audit: Audit, dataset: Dataset, out: Path) -> list[Path]:
     Raises:
         InputError: the directory cannot be written to.
     """
-    figures = {
-        "samples.png": originals_and_recovered(audit, dataset),
-        "activation_grid.png": activation_grid_rounds(audit),
+    files = {
+        "samples.png": png(originals_and_recovered(audit, dataset)),
+        "activation_grid.png": png(activation_grid_rounds(audit), colours=256),
     }
     if dataset.name == "photos":
-        figures["photograph.png"] = rebuilt_photo(audit, dataset)
-    return write_files(out, {name: png(figure) for name, figure in figures.items()})
+        files["photograph.png"] = png(rebuilt_photo(audit, dataset), dpi=100)
+    return write_files(out, files)

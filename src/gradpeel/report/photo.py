@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["rebuilt_photo"]
 
 STAGES = 4
-WIDTH, MARGIN, GAP, TOP, CAPTION = 9.6, 0.12, 0.12, 0.62, 0.26
+WIDTH, MARGIN, GAP, TOP, CAPTION = 8.4, 0.1, 0.1, 0.62, 0.24
 """Inches: the figure, its margin, between two pictures, for the heading, above a picture."""
 ASPECT = 416 / 640
 
@@ -43,11 +43,13 @@ def rebuilt_photo(audit: Audit, dataset: Dataset) -> Figure:
     large, small = ((WIDTH - 2 * MARGIN + GAP) / n - GAP for n in (2, STAGES))
     lower = TOP + CAPTION + large * ASPECT + GAP + CAPTION
     figure = new_figure(WIDTH, lower + (small * ASPECT + MARGIN if stages else -CAPTION))
+    whose = "a tampered network" if audit.design.active else "an untouched network"
     error = audit.score.max_abs_error
+    worst = "" if error is None else f"; no value is off by more than {scientific(error)}"
     heading(
         figure,
-        f"A photograph in {counted(audit.score.batch_size, 'tile')}, rebuilt from one gradient",
-        "" if error is None else f"no value in [0, 1] is off by more than {scientific(error)}",
+        f"A photograph rebuilt from one gradient of {whose}",
+        f"a batch of {counted(audit.score.batch_size, 'tile')}, values in [0, 1]{worst}",
     )
     left = [MARGIN + column * (large + GAP) for column in range(2)]
     original = place_axes(figure, left[0], TOP + CAPTION, large, large * ASPECT)
@@ -95,5 +97,5 @@ class _Tiles:
 
 def _draw(axes: Axes, photograph: NDArray[np.float64], title: str) -> None:
     axes.imshow(np.clip(photograph, 0, 1), aspect="auto")
-    axes.set_title(title, size=9, pad=4)
+    axes.set_title(title, size=8, pad=3)
     bare(axes)

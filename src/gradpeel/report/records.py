@@ -44,7 +44,7 @@ def draw_records(audit: Audit, dataset: Dataset) -> Figure:
     chosen = evenly(0, audit.score.batch_size - 1, RECORDS)
     names = _feature_names(dataset)
     longest = max((len(name) for name in names), default=0)
-    figure = new_figure(WIDTH, TOP + STEP * len(chosen) + 0.25 + 0.07 * longest)
+    figure = new_figure(WIDTH, TOP + STEP * len(chosen) + 0.15 + 0.062 * longest)
     heading(figure, verdict(audit), which(audit, len(chosen)))
     places = found_at(audit)
     true = audit.x.double().flatten(1).numpy()
@@ -60,6 +60,7 @@ def draw_records(audit: Audit, dataset: Dataset) -> Figure:
         place = int(places[sample])
         if place < 0:
             hatched(below)
+            below.set_xlim(above.get_xlim())
         else:
             _draw_strip(below, found[place], low, high)
             error = scientific(float(np.abs(found[place] - true[sample]).max()))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["originals_and_recovered"]
 
 COLUMNS, PAIRS = 16, 2
-LEFT, TOP, SIDE, GAP, PAIR = 0.35, 0.95, 0.7, 0.06, 1.9
+LEFT, TOP, SIDE, GAP, PAIR = 0.35, 0.85, 0.7, 0.06, 1.9
 """Inches: margins, side of a picture, between two pictures, from one pair of rows to the next."""
 
 
@@ -57,7 +57,7 @@ def _draw_pictures(audit: Audit, dataset: Dataset) -> Figure:
     chosen = evenly(0, audit.score.batch_size - 1, COLUMNS * PAIRS)
     pairs = 1 if len(chosen) <= COLUMNS else PAIRS
     columns = -(-len(chosen) // pairs)
-    figure = new_figure(LEFT + (SIDE + GAP) * max(columns, 8) + 0.1, TOP + PAIR * pairs)
+    figure = new_figure(LEFT + (SIDE + GAP) * max(columns, 8) + 0.1, TOP + PAIR * pairs - 0.15)
     heading(figure, verdict(audit), which(audit, len(chosen)))
     places = found_at(audit)
     for number, sample in enumerate(chosen):
@@ -66,7 +66,7 @@ def _draw_pictures(audit: Audit, dataset: Dataset) -> Figure:
         above = place_axes(figure, left, top, SIDE, SIDE)
         _draw_picture(above, audit.x[sample].double().numpy(), audit)
         label = class_name(dataset, int(audit.y[sample]))
-        above.set_title(label, size=7.5, pad=3, parse_math=False)
+        above.set_title(label, size=7, pad=3, parse_math=False)
         below = place_axes(figure, left, top + SIDE + GAP, SIDE, SIDE)
         place = int(places[sample])
         if place < 0:
@@ -74,7 +74,7 @@ def _draw_pictures(audit: Audit, dataset: Dataset) -> Figure:
         else:
             _draw_picture(below, audit.recovery.samples[place].numpy(), audit)
         said, colour = fate(audit, dataset, place)
-        below.set_xlabel(said, size=7.5, labelpad=3, color=colour, parse_math=False)
+        below.set_xlabel(said, size=7, labelpad=3, color=colour, parse_math=False)
         if column == 0:
             above.set_ylabel("original", size=9, color=GREY)
             below.set_ylabel("rebuilt", size=9, color=GREY)

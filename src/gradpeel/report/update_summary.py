@@ -47,7 +47,7 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
     parts.append(
         Text(
             "Samples are personal data: none is shown here, and none is written to a file unless "
-            "you ask for it explicitly."
+            "you ask for it (--samples)."
         )
     )
     if len(recovery) < recovery.batch_size:

@@ -25,9 +25,9 @@ from gradpeel.errors import (
     ModelSettingError,
     UnsupportedModelError,
 )
-from gradpeel.forward_pass import BATCH_NORMS, DROPOUTS, ForwardPass
-from gradpeel.front import Affine, Front
-from gradpeel.tracing import shorten
+from gradpeel.target.forward_pass import BATCH_NORMS, DROPOUTS, ForwardPass
+from gradpeel.target.front import Affine, Front
+from gradpeel.target.tracing import shorten
 
 __all__ = [
     "reason_without_linear",

@@ -1,7 +1,7 @@
 """A network's forward pass as a graph: the questions that splitting it at the target asks.
 
 Which steps lead from the input to the output, what is a step, who works on its result, and what is
-left of the network after it. `gradpeel.tracing.trace` makes one from a model.
+left of the network after it. `gradpeel.target.tracing.trace` makes one from a model.
 
 Example:
     >>> root = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))

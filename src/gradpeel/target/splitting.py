@@ -27,10 +27,10 @@ from gradpeel.errors import (
     ModelError,
     ModelRefusedError,
 )
-from gradpeel.forward_pass import ForwardPass, is_linear
-from gradpeel.front import Front
-from gradpeel.front_reading import read_front
-from gradpeel.refusals import (
+from gradpeel.target.forward_pass import ForwardPass, is_linear
+from gradpeel.target.front import Front
+from gradpeel.target.front_reading import read_front
+from gradpeel.target.refusals import (
     reason_without_linear,
     reasons_after_target,
     reasons_at_target,
@@ -39,7 +39,7 @@ from gradpeel.refusals import (
     reasons_not_reproduced,
     reasons_unreadable,
 )
-from gradpeel.tracing import trace
+from gradpeel.target.tracing import trace
 
 __all__ = ["Tail", "Target", "split", "with_first_layer"]
 

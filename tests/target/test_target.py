@@ -18,8 +18,8 @@ from torch.nn.utils import parametrizations
 from gradpeel.errors import (
     InputError,
 )
-from gradpeel.front import Normalise
 from gradpeel.target import Target, split, with_first_layer
+from gradpeel.target.front import Normalise
 
 IMAGE = (3, 2, 2)
 

@@ -21,8 +21,8 @@ import torch
 from torch import fx, nn
 
 from gradpeel.errors import UnsupportedModelError
-from gradpeel.forward_pass import ForwardPass, is_linear
-from gradpeel.front_reading import normalisation_of
+from gradpeel.target.forward_pass import ForwardPass, is_linear
+from gradpeel.target.front_reading import normalisation_of
 
 __all__ = ["shorten", "trace"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gradpeel.errors import InputError
-from gradpeel.front import Affine, Flatten, Front, Normalise, normalising
+from gradpeel.target.front import Affine, Flatten, Front, Normalise, normalising
 
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 

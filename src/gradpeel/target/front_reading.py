@@ -1,7 +1,7 @@
 """Read the front of a traced network: which of its steps can be undone.
 
 From the target back to the input, each step is either passed over (Identity, inactive dropout), or
-read as a step of `gradpeel.front`, or named as an obstacle.
+read as a step of `gradpeel.target.front`, or named as an obstacle.
 
 Example:
     >>> root = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(4, 3))
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, fx, nn
 
 from gradpeel.errors import ImpossibleModelError, InputError, ModelError, UnsupportedModelError
-from gradpeel.forward_pass import BATCH_NORMS, ForwardPass
-from gradpeel.front import Affine, Flatten, Normalise, Step, normalising
+from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
+from gradpeel.target.front import Affine, Flatten, Normalise, Step, normalising
 
 __all__ = ["normalisation_of", "read_front"]
 

@@ -1,0 +1,12 @@
+"""The attacked layer: find it in any network, with what stands before and after it.
+
+Example:
+    >>> from torch import nn
+    >>> split(nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 3)))
+    Target(8 neurons on 12 features, next layer 3 wide)
+"""
+
+from gradpeel.target.front import Front, Normalise
+from gradpeel.target.splitting import Tail, Target, split, with_first_layer
+
+__all__ = ["Front", "Normalise", "Tail", "Target", "split", "with_first_layer"]

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from gradpeel import report
+from gradpeel.cli import main
+from gradpeel.update import load_tensors, load_update
+
+KEYS = {
+    "data",
+    "design",
+    "weights",
+    "batch_size",
+    "neurons",
+    "seed",
+    "dtype",
+    "recovered",
+    "recovery_rate",
+    "oracle_rate",
+    "baseline_rate",
+    "label_accuracy",
+    "false_certificates",
+    "repeats",
+    "rounds",
+    "complete",
+    "max_abs_error",
+    "seconds",
+}
+SMALL = ("--data", "breast_cancer", "--batch-size", "8", "--neurons", "100")
+
+
+def run(*options: str | Path) -> Result:
+    return CliRunner().invoke(main, ["audit", *map(str, options)])
+
+
+def numbers_of(*options: str | Path) -> dict[str, object]:
+    """What --json prints, read by a parser that knows no NaN."""
+
+    def refuse(word: str) -> float:
+        raise AssertionError(f"{word} is not JSON")
+
+    finished = run(*options, "--json")
+    assert (finished.exit_code, finished.stderr) == (0, "")
+    assert finished.stdout.count("\n") == 1
+    numbers: dict[str, object] = json.loads(finished.stdout, parse_constant=refuse)
+    return numbers
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take a second to draw."""
+    monkeypatch.setattr(report, "save_figures", lambda *_: [])
+
+
+def test_json_is_one_object_with_the_promised_keys() -> None:
+    numbers = numbers_of("--data", "digits", "--batch-size", "16", "--neurons", "300")
+    assert numbers.keys() >= KEYS
+    expected = {
+        "data": "digits",
+        "design": "passive",
+        "weights": "gaussian",
+        "batch_size": 16,
+        "neurons": 300,
+        "seed": 0,
+        "dtype": "float64",
+        "recovered": 16,
+        "recovery_rate": 1.0,
+        "oracle_rate": 1.0,
+        "label_accuracy": 1.0,
+        "false_certificates": 0,
+        "repeats": 0,
+        "complete": True,
+    }
+    assert {key: numbers[key] for key in expected} == expected
+
+
+def test_where_nothing_is_recovered_values_are_null() -> None:
+    numbers = numbers_of("--data", "breast_cancer", "--neurons", "1")
+    assert numbers["recovered"] == 0
+    assert numbers["max_abs_error"] is None
+    assert numbers["label_accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--shuffle", "--init", "torch", "--hidden", "20,10"],
+        ["--design", "soliton-data", "--weights", "mirrored"],
+    ],
+)
+def test_a_seed_names_the_result(options: list[str]) -> None:
+    first, again, other = (numbers_of(*SMALL, *options, "--seed", seed) for seed in "334")
+    del first["seconds"], again["seconds"]
+    assert first == again
+    assert first["max_abs_error"] != other["max_abs_error"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--init", "torch"], {"design": "passive", "weights": "torch"}),
+        (["--dtype", "float32"], {"dtype": "float32"}),
+        (["--dtype", "bfloat16"], {"dtype": "bfloat16"}),
+        (["--reduction", "sum"], {"reduction": "sum", "recovered": 8}),
+        (["--hidden", "20,10"], {"hidden": [20, 10], "recovered": 8}),
+        (["--shuffle", "--features", "standard"], {"shuffle": True, "scaling": "standard"}),
+        (
+            ["--design", "trap-weights", "--scale", "0.9"],
+            {"weights": "independent", "scale": 0.9, "soliton": None},
+        ),
+        (
+            ["--design", "soliton-free", "--weights", "mirrored", "--soliton", "0.1,0.5"],
+            {"weights": "mirrored", "scale": None, "soliton": [0.1, 0.5]},
+        ),
+        (["--design", "soliton-data"], {"design": "soliton-data", "soliton": [0.05, 0.4]}),
+    ],
+)
+def test_options_reach_the_audit(options: list[str], expected: dict[str, object]) -> None:
+    numbers = numbers_of(*SMALL, *options)
+    assert {key: numbers[key] for key in expected} == expected
+    assert numbers["false_certificates"] == 0
+
+
+def test_a_person_gets_a_summary() -> None:
+    finished = run(*SMALL)
+    assert (finished.exit_code, finished.stderr) == (0, "")
+    assert "gradpeel audit: breast_cancer" in finished.stdout
+    assert "All 8 samples" in finished.stdout
+
+
+@pytest.mark.slow
+def test_out_holds_what_it_takes_to_look_again(folder: Path) -> None:
+    finished = run(*SMALL, "--json", "--out", "runs/first")
+    out = Path("runs/first")
+    written = sorted(out.iterdir())
+    names = {path.name for path in written}
+    assert names >= {"result.json", "update.safetensors", "model.safetensors"}
+    assert any(path.suffix == ".png" for path in written)
+    assert finished.stderr.splitlines() == [f"wrote {path}" for path in written]
+
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    assert result == json.loads(finished.stdout)
+    assert load_update(out / "update.safetensors").batch_size == 8
+    assert load_tensors(out / "model.safetensors")[0]["1.weight"].shape == (100, 30)
+
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
+    assert [path.name for path in folder.iterdir()] == ["runs"]
+
+
+@pytest.mark.usefixtures("folder", "_no_figures")
+def test_quiet_leaves_the_result_alone() -> None:
+    finished = run(*SMALL, "--out", "out", "--quiet")
+    assert (finished.exit_code, finished.stderr) == (0, "")
+    assert "gradpeel audit: breast_cancer" in finished.stdout
+    assert Path("out/result.json").is_file()
+
+
+@pytest.mark.parametrize("moment", ["audit", "figures"])
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (OSError(28, "No space left on device", "there"), 2, "error: there: No space left on dev"),
+    ],
+)
+def test_what_ends_half_way_leaves_nothing(
+    *,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    error: BaseException,
+    code: int,
+    line: str,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    # `gradpeel.audit` is the function; the module of that name is found in sys.modules only.
+    place = {"audit": (sys.modules["gradpeel.audit"], "audit"), "figures": (report, "save_figures")}
+    monkeypatch.setattr(*place[moment], fail)
+    finished = run(*SMALL, "--out", "out")
+    assert (finished.exit_code, finished.stdout) == (code, "")
+    assert finished.stderr.startswith(line)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("_no_figures")
+def test_the_batch_is_the_first_samples_or_drawn(folder: Path) -> None:
+    # Every sample is its own class, so the last layer's bias gradient names the batch: it is
+    # negative for those and only those.
+    x, y = np.random.default_rng(0).random((24, 6)), np.arange(24)
+    np.savez(folder / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+
+    def batch(name: str, *options: str) -> list[int]:
+        run("--data", "own.npz", "--batch-size", "6", "--out", name, "--init", "torch", *options)
+        gradients = load_update(folder / name / "update.safetensors").gradients
+        return (gradients["3.bias"] < 0).nonzero()[:, 0].tolist()
+
+    assert batch("first") == [0, 1, 2, 3, 4, 5]
+    drawn = batch("drawn", "--shuffle")
+    assert len(drawn) == 6
+    assert drawn != [0, 1, 2, 3, 4, 5]
+    assert drawn != batch("drawn otherwise", "--shuffle", "--seed", "1")

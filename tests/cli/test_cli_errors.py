@@ -1,0 +1,198 @@
+"""Every way to give bad input: one clear line, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner, Result
+
+import gradpeel
+from gradpeel import report
+from gradpeel.cli import main
+from gradpeel.client import local_update
+from gradpeel.networks import mlp
+from gradpeel.update import save_update
+
+AUDIT = "audit --data tiny.npz --batch-size 4 --neurons 20 --out out"
+PEEL = "peel update.safetensors --weights model.safetensors --samples out"
+
+TABLE = [
+    # the data
+    ("audit --data digitz --out out", "data='digitz': expected digits, breast_cancer, photos or"),
+    ("audit --data none.npz --out out", "none.npz: no such file"),
+    ("audit --data text.npz --out out", "text.npz: not an .npz file"),
+    ("audit --data . --out out", ".: is a directory: expected an .npz file"),
+    ("audit --data lacking.npz --out out", "lacking.npz: y_test missing: expected x_train"),
+    ("audit --data labels.npz --out out", "labels.npz: y_train[2]=-1: expected a label in 0..2"),
+    ("audit --data wide.npz --out out", "wide.npz: x_test has samples of shape (7,): expected"),
+    (f"{AUDIT} --batch-size 0", "batch_size=0: expected a positive integer"),
+    (f"{AUDIT} --batch-size -3", "batch_size=-3: expected a positive integer"),
+    (f"{AUDIT} --batch-size 25", "batch_size=25: tiny has 24 training samples"),
+    ("audit --data digits --features raw --out out", "features='raw': digits holds pixels"),
+    # the network and the design; how typer words the end of its lines is typer's business
+    (f"{AUDIT} --neurons 0", "Invalid value for '--neurons'"),
+    (f"{AUDIT} --hidden 0", "hidden='0': expected positive integers such as 256,128"),
+    (f"{AUDIT} --hidden wide", "hidden='wide': expected positive integers such as 256,128"),
+    (f"{AUDIT} --seed -1", "Invalid value for '--seed'"),
+    (f"{AUDIT} --design foo", "Invalid value for '--design'"),
+    (f"{AUDIT} --dtype int8", "Invalid value for '--dtype'"),
+    (f"{AUDIT} --batch-size many", "Invalid value for '--batch-size'"),
+    (f"{AUDIT} --scale 0.9", "scale=0.9: design passive has no scale; trap-weights has"),
+    (f"{AUDIT} --weights mirrored", "weights=mirrored: design passive has no weights; trap-wei"),
+    (f"{AUDIT} --design trap-weights --scale 0", "scale=0.0: expected a number above 0 and at mo"),
+    (f"{AUDIT} --design trap-weights --scale 1.5", "scale=1.5: expected a number above 0 and at"),
+    (f"{AUDIT} --design trap-weights --scale nan", "scale=nan: expected a number above 0 and at"),
+    (f"{AUDIT} --design trap-weights --soliton 1,1", "soliton=1,1: design trap-weights has no so"),
+    (f"{AUDIT} --design soliton-data --scale 0.9", "scale=0.9: design soliton-data has no scale"),
+    (f"{AUDIT} --design soliton-data --init torch", "init=torch: design soliton-data has no init"),
+    (f"{AUDIT} --design soliton-free --soliton 0.05", "soliton='0.05': expected two numbers such"),
+    (f"{AUDIT} --design soliton-free --soliton 0.05,2", "delta=2.0: expected a number above 0 an"),
+    # where results go
+    (f"{AUDIT} --out full", "full: holds files: expected a new or an empty directory"),
+    (f"{AUDIT} --out tiny.npz", "tiny.npz: is a file: expected a new or an empty directory"),
+    ("demo --out full", "full: holds files: expected a new or an empty directory"),
+    ("demo --seed -1", "Invalid value for '--seed'"),
+    # the update and its model
+    (PEEL.replace("update.s", "none.s"), "none.safetensors: no such file"),
+    (PEEL.replace("model.s", "none.s"), "none.safetensors: no such file"),
+    (PEEL.replace("update.safetensors", "text.npz"), "text.npz: not a readable npz file"),
+    (PEEL.replace("update.safetensors", "text.txt"), "text.txt: expected a file ending in .safet"),
+    (PEEL.replace("update.s", "nan.s"), "nan.safetensors: 0.bias: 1 of 20 values are not finite"),
+    (PEEL.replace("update.s", "bare.s"), "bare.safetensors: does not say its batch size; give it"),
+    (PEEL.replace("update.s", "deep.s"), "update: '2.bias' has shape (5,): the model's is (3,)"),
+    (PEEL.replace("update.s", "more.s"), "update: 'more': the model has no such parameter"),
+    (PEEL.replace("update.s", "less.s"), "update: no gradient '0.weight', the target's; it has"),
+    (PEEL.replace("update.s", "slim.s"), "update: '0.bias' has shape (10,): the model's is (20,)"),
+    (PEEL.replace("model.s", "conv.s"), "conv.safetensors: not a multilayer perceptron: 0.weight"),
+    (PEEL.replace("model.s", "line.s"), "line.safetensors: not a multilayer perceptron: state of"),
+    (f"{PEEL} --batch-size 5", "update.safetensors: says batch_size=4 but 5 was given"),
+    (f"{PEEL} --reduction sum", "update.safetensors: says reduction='mean' but 'sum' was given"),
+    (f"{PEEL} --range 0", "range='0': expected two numbers such as 0,1"),
+    (f"{PEEL} --range 1,0", "data_range=(1.0, 0.0): expected the smaller value first"),
+    (f"{PEEL} --shape 2,2", "shape=2,2: expected 6 values in all, as the model has"),
+    (f"{PEEL} --shape 2,x", "shape='2,x': expected positive integers such as 256,128"),
+    (f"{PEEL} --samples full", "full: holds files: expected a new or an empty directory"),
+    (
+        "peel update.safetensors --weights model.safetensors --shape 2,3",
+        "shape=2,3: only the file that --samples writes has a shape",
+    ),
+]
+
+
+def run(command: str) -> Result:
+    return CliRunner().invoke(main, command.split())
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a file for each thing that can be wrong with one."""
+    monkeypatch.chdir(tmp_path)
+    Path("full").mkdir()
+    Path("full/mine").write_text("mine")
+    for name in ("text.npz", "text.txt"):
+        Path(name).write_text("hello")
+    x, y = np.random.default_rng(0).random((24, 6)), np.arange(24) % 3
+    np.savez("tiny.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    np.savez("lacking.npz", x_train=x, y_train=y, x_test=x)
+    np.savez("wide.npz", x_train=x, y_train=y, x_test=np.ones((24, 7)), y_test=y)
+    np.savez("labels.npz", x_train=x, y_train=np.where(y == 2, -1, y), x_test=x, y_test=y)
+
+    for name, hidden in [("update", (20,)), ("slim", (10,)), ("deep", (20, 5))]:
+        model = mlp(6, 3, hidden, rng=np.random.default_rng(0))
+        update = local_update(model, torch.from_numpy(x[:4]), torch.from_numpy(y[:4]))
+        save_update(update, f"{name}.safetensors")
+        if name == "update":
+            save_file(model.state_dict(), "model.safetensors")
+            gradients = dict(update.gradients)
+    save_file(gradients, "bare.safetensors")
+    bias = gradients["0.bias"].clone()
+    bias[3] = torch.nan
+    save_file(gradients | {"0.bias": bias}, "nan.safetensors", metadata={"batch_size": "4"})
+    save_file(gradients | {"more": bias.new_ones(2)}, "more.safetensors", {"batch_size": "4"})
+    save_file({"0.bias": gradients["0.bias"]}, "less.safetensors", {"batch_size": "4"})
+    save_file(torch.nn.Conv2d(1, 2, 3).state_dict(prefix="0."), "conv.safetensors")
+    save_file(torch.nn.Linear(6, 3).state_dict(prefix="0."), "line.safetensors")
+    return tmp_path
+
+
+def listing(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("command", "message"), TABLE)
+def test_bad_input_is_told_in_one_line(files: Path, command: str, message: str) -> None:
+    before = listing(files)
+    finished = run(command)
+    assert (finished.exit_code, finished.stdout) == (2, "")
+    assert finished.stderr.startswith(f"error: {message}")
+    assert finished.stderr.count("\n") == 1
+    assert listing(files) == before
+    assert not Path("out").exists()
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("good", [AUDIT, PEEL])
+def test_the_commands_of_the_table_work_when_nothing_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, good: str
+) -> None:
+    monkeypatch.setattr(report, "save_figures", lambda *_: [])
+    finished = run(good)
+    assert finished.exit_code == 0
+    assert Path("out").is_dir()
+
+
+def test_an_unknown_design_is_told_those_that_there_are() -> None:
+    line = run(f"{AUDIT} --design foo").stderr
+    assert all(name in line for name in ("foo", "passive", "trap-weights", "soliton-data"))
+
+
+@pytest.mark.parametrize("command", ["audit --dota digits", "adit", "audit", "peel"])
+def test_what_is_no_command_is_refused(command: str) -> None:
+    finished = run(command)
+    assert (finished.exit_code, finished.stdout) == (2, "")
+    assert finished.stderr
+
+
+@pytest.mark.usefixtures("files")
+def test_a_place_that_cannot_be_written_is_told() -> None:
+    finished = run(f"{AUDIT} --out text.txt/below")
+    assert finished.exit_code == 2
+    assert finished.stderr.startswith("error: ")
+    assert "Not a directory" in finished.stderr
+    assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_real_entry_point(files: Path) -> None:
+    """A good command and two bad ones, each in a process of its own."""
+
+    def process(command: str) -> subprocess.CompletedProcess[str]:
+        source = Path(gradpeel.__file__).parents[1]
+        return subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "gradpeel", *command.split()],
+            env=os.environ | {"PYTHONPATH": str(source)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    before = listing(files)
+    for command in (f"{AUDIT} --batch-size 0", PEEL.replace("update.s", "nan.s")):
+        (message,) = [message for known, message in TABLE if known == command]
+        refused = process(command)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith(f"error: {message}")
+        assert refused.stderr.count("\n") == 1
+    assert listing(files) == before
+
+    done = process(PEEL)
+    assert done.returncode == 0
+    assert "gradpeel peel" in done.stdout
+    assert Path("out/samples.npz").is_file()

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gradpeel import demo
+from gradpeel.cli import main
+
+
+def test_the_demo_says_what_it_does_and_where_its_pictures_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_demo(out: Path, *, seed: int, on_progress: Callable[[str], None]) -> None:
+        on_progress(f"seed {seed}")
+        (out / "digits").mkdir()
+        (out / "digits" / "samples.png").write_bytes(b"png")
+        (out / "digits" / "audit.json").write_text("{}")
+
+    monkeypatch.setattr(demo, "run_demo", run_demo)
+    monkeypatch.chdir(tmp_path)
+    first = CliRunner().invoke(main, ["demo", "--seed", "3"])
+    assert (first.exit_code, first.stderr) == (0, "")
+    assert first.stdout.splitlines() == ["seed 3", "see gradpeel-demo/digits/samples.png"]
+    assert Path("gradpeel-demo/digits/audit.json").is_file()
+
+    again = CliRunner().invoke(main, ["demo"])
+    assert again.exit_code == 2
+    line = "error: gradpeel-demo: holds files: expected a new or an empty directory\n"
+    assert (again.stdout, again.stderr) == ("", line)
+
+
+def test_a_demo_that_is_interrupted_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_demo(out: Path, **_: object) -> None:
+        (out / "samples.png").write_bytes(b"png")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "run_demo", run_demo)
+    finished = CliRunner().invoke(main, ["demo", "--out", str(tmp_path / "demo")])
+    assert (finished.exit_code, finished.stderr) == (130, "interrupted\n")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from gradpeel import report
+from gradpeel.cli import main
+from gradpeel.datasets import draw_batch, load
+
+FILES = ("update.safetensors", "model.safetensors")
+
+
+def run(*options: str) -> Result:
+    return CliRunner().invoke(main, ["peel", FILES[0], "--weights", FILES[1], *options])
+
+
+def audit(out: Path, *options: str) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "save_figures", lambda *_: [])
+        argv = ["audit", "--data", "digits", *options, "--out", str(out), "--json"]
+        finished = CliRunner().invoke(main, argv)
+    numbers: dict[str, Any] = json.loads(finished.stdout)
+    return numbers
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """An audit of 24 digits, some of which can be recovered: its directory and its numbers."""
+    out = tmp_path_factory.mktemp("audited")
+    return out, audit(out, "--batch-size", "24", "--neurons", "60", "--hidden", "30")
+
+
+@pytest.fixture
+def truth(
+    audited: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
+    """The audit's numbers; the working directory holds its update and its weights, nothing else."""
+    out, numbers = audited
+    for name in FILES:
+        shutil.copy(out / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    return numbers
+
+
+def test_an_update_tells_what_the_audit_found(truth: dict[str, Any]) -> None:
+    finished = run("--json")
+    assert (finished.exit_code, finished.stderr) == (0, "")
+    numbers = json.loads(finished.stdout)
+    same = ("batch_size", "dtype", "reduction", "recovered", "rounds", "recovered_by_round")
+    assert {key: numbers[key] for key in same} == {key: truth[key] for key in same}
+    assert 3 <= numbers["recovered"] < 24
+    assert sum(numbers["recovered_by_class"]) == numbers["recovered"]
+    assert len(numbers["recovered_by_class"]) == 10
+    assert numbers["complete"] is False
+    assert numbers["max_residual"] < 1e-6
+
+
+def test_counts_are_shown_and_nothing_is_written(truth: dict[str, Any]) -> None:
+    finished = run()
+    assert (finished.exit_code, finished.stderr) == (0, "")
+    assert f"{truth['recovered']} of the 24 samples" in finished.stdout
+    assert "personal data" in finished.stdout
+    assert sorted(path.name for path in Path().iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize(("shape", "sample_shape"), [([], (64,)), (["--shape", "8,8"], (8, 8))])
+def test_samples_are_written_on_request_for_the_user_alone(
+    truth: dict[str, Any], shape: list[str], sample_shape: tuple[int, ...]
+) -> None:
+    finished = run("--samples", "found", *shape, "--range", "0,1", "--json")
+    path = Path("found/samples.npz")
+    assert finished.exit_code == 0
+    assert finished.stderr.startswith(f"wrote {path}: recovered samples are personal data")
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "data range" in json.loads(finished.stdout)["evidence"]
+
+    batch = draw_batch(load("digits"), 24)
+    with np.load(path) as arrays:
+        assert sorted(arrays.files) == ["labels", "residuals", "rounds", "samples"]
+        assert arrays["samples"].shape == (truth["recovered"], *sample_shape)
+        assert arrays["rounds"].tolist() == sorted(arrays["rounds"])
+        assert len(arrays["residuals"]) == truth["recovered"]
+        for sample, label in zip(arrays["samples"], arrays["labels"], strict=True):
+            gaps = np.abs(batch.x.numpy().reshape(24, 64) - sample.reshape(64)).max(axis=1)
+            assert gaps.min() < 1e-6
+            assert batch.y[int(gaps.argmin())] == label
+
+
+def test_an_update_that_decodes_to_nothing_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(tmp_path, "--batch-size", "24", "--neurons", "1")
+    monkeypatch.chdir(tmp_path)
+    finished = run("--samples", "found", "--json")
+    assert finished.exit_code == 0
+    numbers = json.loads(finished.stdout)
+    assert numbers["recovered"] == 0
+    assert numbers["max_residual"] is numbers["max_chance"] is None
+    with np.load("found/samples.npz") as arrays:
+        assert arrays["samples"].shape == (0, 64)
+    assert "No sample of 24" in run().stdout
