@@ -19,7 +19,7 @@ from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, Recovery, Round, peel
 from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
 from gradpeel.exposure import Exposure, exposure
-from gradpeel.target import Target, split
+from gradpeel.target import Normalise, Target, split
 from gradpeel.update import Update, load_update, save_update
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "InputError",
     "ModelError",
     "ModelRefusedError",
+    "Normalise",
     "Peeling",
     "Recovery",
     "Round",

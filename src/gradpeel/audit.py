@@ -74,7 +74,6 @@ class Audit:
     def as_dict(self) -> dict[str, object]:
         """The numbers of this audit as plain values, for JSON; samples are not among them."""
         score, recovery = self.score, self.recovery
-        missing = [Outcome.FAINT, Outcome.MISSED]
         return {
             "design": self.design.name,
             "weights": self.design.weights,
@@ -103,7 +102,7 @@ class Audit:
             "unrecovered_but_reachable": [
                 {"sample": i, "why": outcome.value, "signal": float(self.signals[i])}
                 for i, outcome in enumerate(score.outcomes)
-                if outcome in missing
+                if outcome not in {Outcome.RECOVERED, Outcome.UNREACHED}
             ],
             "seconds": self.seconds,
         }
@@ -169,7 +168,7 @@ def audit(
 
     strength = signals(split(shaped).to(torch.float64), x, y.long(), exposed)
     # Three digits of a sample must survive the roundings of what it was summed up with.
-    faint = strength < CLEAR * ROUNDING * torch.finfo(update.dtype).eps
+    needed = CLEAR * ROUNDING * torch.finfo(update.dtype).eps
     return Audit(
         design=design,
         model=shaped,
@@ -178,7 +177,7 @@ def audit(
         update=update,
         exposure=exposed,
         recovery=recovery,
-        score=score(recovery, x, y, exposure=exposed, faint=faint),
+        score=score(recovery, x, y, exposure=exposed, signals=strength, needed=needed),
         signals=strength,
         seed=seed,
         seconds=seconds,

@@ -27,6 +27,7 @@ class Outcome(StrEnum):
 
     RECOVERED = "recovered"
     FAINT = "gradient below the dtype's resolution"
+    COARSE = "the dtype has fewer digits than a certificate needs"
     MISSED = "missed although peeling the activation grid reaches it"
     UNREACHED = "not reached by peeling"
 
@@ -93,7 +94,9 @@ class Score:
         return float(matched.median()) if len(matched) else None
 
 
-def score(recovery: Recovery, x: Tensor, y: Tensor, *, exposure: Exposure, faint: Tensor) -> Score:
+def score(
+    recovery: Recovery, x: Tensor, y: Tensor, *, exposure: Exposure, signals: Tensor, needed: float
+) -> Score:
     """Match every certified sample with the nearest true one.
 
     Args:
@@ -101,7 +104,8 @@ def score(recovery: Recovery, x: Tensor, y: Tensor, *, exposure: Exposure, faint
         x: (batch, *sample_shape) the true samples.
         y: (batch,) the true labels.
         exposure: the batch's activation grid, peeled.
-        faint: (batch,) mask of the samples whose gradient is too small for the update to carry.
+        signals: (batch,) how strongly each sample stands out where peeling would read it.
+        needed: the signal that a certificate needs in this update.
     """
     true = x.double().flatten(1)
     span = float(true.max() - true.min()) or 1.0
@@ -112,24 +116,27 @@ def score(recovery: Recovery, x: Tensor, y: Tensor, *, exposure: Exposure, faint
     right = errors <= TOLERANCE * span
     recovered = torch.zeros(len(true), dtype=torch.bool)
     recovered[nearest[right]] = True
-    flags = zip(recovered.tolist(), exposure.reached.tolist(), faint.tolist(), strict=True)
+    why = [_why_missing(strength, needed) for strength in signals.tolist()]
+    flags = zip(recovered.tolist(), exposure.reached.tolist(), why, strict=True)
     return Score(
         len(true),
         torch.where(right, nearest, -1),
         errors,
         right & (recovery.labels == y[nearest]),
-        tuple(_outcome(recovered=was, reached=could, faint=weak) for was, could, weak in flags),
+        tuple(
+            Outcome.RECOVERED if was else reason if could else Outcome.UNREACHED
+            for was, could, reason in flags
+        ),
         float(exposure.isolated.double().mean()),
         exposure.oracle_rate,
     )
 
 
-def _outcome(*, recovered: bool, reached: bool, faint: bool) -> Outcome:
-    if recovered:
-        return Outcome.RECOVERED
-    if not reached:
-        return Outcome.UNREACHED
-    return Outcome.FAINT if faint else Outcome.MISSED
+def _why_missing(strength: float, needed: float) -> Outcome:
+    """What to say of a sample within reach that did not come back."""
+    if needed >= 1.0:
+        return Outcome.COARSE
+    return Outcome.FAINT if strength < needed else Outcome.MISSED
 
 
 def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from gradpeel.errors import InputError
@@ -97,7 +97,7 @@ def save_update(update: Update, path: str | Path) -> Path:
     }
     if path.suffix == ".safetensors":
         with replacing(path) as partial:
-            save_file(tensors, partial, metadata=meta)
+            partial.write_bytes(save(tensors, metadata=meta))
     elif path.suffix == ".npz":
         if update.dtype == torch.bfloat16:
             raise InputError(f"{path}: npz cannot hold bfloat16; use a .safetensors file")
@@ -208,7 +208,7 @@ def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
 def _whole(path: Path, text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 9:
         raise InputError(f"{path}: batch_size={text!r}: expected a positive integer")
     return int(text)
 

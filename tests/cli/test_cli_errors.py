@@ -62,7 +62,7 @@ TABLE = [
     # the update and its model
     (PEEL.replace("update.s", "none.s"), "none.safetensors: no such file"),
     (PEEL.replace("model.s", "none.s"), "none.safetensors: no such file"),
-    (PEEL.replace("update.safetensors", "text.npz"), "text.npz: not a readable npz file"),
+    (PEEL.replace("update.safetensors", "text.npz"), "text.npz: not an .npz file"),
     (PEEL.replace("update.safetensors", "text.txt"), "text.txt: expected a file ending in .safet"),
     (PEEL.replace("update.s", "nan.s"), "nan.safetensors: 0.bias: 1 of 20 values are not finite"),
     (PEEL.replace("update.s", "bare.s"), "bare.safetensors: does not say its batch size; give it"),

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from gradpeel.cli.design_options import DesignName, DesignOptions, InitName, WeightsName
-from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.designs import Passive, RobustSoliton, SolitonData, SolitonFree, TrapWeights
 from gradpeel.errors import InputError
 
@@ -73,22 +72,3 @@ def test_a_setting_that_the_design_does_not_have_is_refused(design: DesignName, 
     with pytest.raises(InputError, match=f"^{re.escape(given)}: design {design} has no ") as error:
         DesignOptions(design, **GIVEN[given])  # type: ignore[arg-type]
     assert all(other in str(error.value) for other in HAVE[given])
-
-
-@pytest.mark.parametrize("text", ["", ",", "x", "256,x", "0", "256,0", "-1", "2.5", "256,", "1e3"])
-def test_sizes_are_positive_integers(text: str) -> None:
-    message = f"hidden={text!r}: expected positive integers such as 256,128"
-    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
-        parse_sizes("hidden", text)
-
-
-@pytest.mark.parametrize("text", ["", "1", "1,2,3", "a,b", "1,", ",", "1;2"])
-def test_a_pair_is_two_numbers(text: str) -> None:
-    message = f"range={text!r}: expected two numbers such as 0,1"
-    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
-        parse_pair("range", text, example="0,1")
-
-
-def test_lists_are_read_in_order() -> None:
-    assert parse_sizes("hidden", "256, 128,1") == (256, 128, 1)
-    assert parse_pair("range", "-1,1e3", example="0,1") == (-1.0, 1000.0)

@@ -190,10 +190,11 @@ def _next_layer(
     blur = candidates.error * residual.spread * v.abs().amax(1)
     error = residual.next_error[neurons] + blur + size * allowed
     # Entries below the gap match anyhow and prove nothing: a saturated sample has only two that
-    # count. Of the largest two, one follows from the others (they sum to zero) and one from the
-    # bias equation at the same neuron.
+    # count. Of the largest two, one follows from the others (before a softmax they sum to zero) and
+    # one from the bias equation at the same neuron.
     entries = predicted.abs().sort(dim=1, descending=True).values[:, 2:]
-    luck = (2 * gap[:, None] / entries).clamp(min=residual.resolution, max=1.0)
+    floor = residual.resolution * size[:, None]
+    luck = (2 * torch.maximum(gap[:, None], floor) / entries).clamp(max=1.0)
     return _Test(gap / error, gap / size, luck.prod(1), (luck < 1.0).sum(1))
 
 

@@ -118,9 +118,8 @@ class Ledger:
         width = these.shape[1] ** 0.5
         # Along a unit direction vectors are no farther apart than they are: most pairs end here.
         along = these @ self._direction, those @ self._direction
-        agree = (along[0][:, None] - along[1]).abs() <= width * tolerance[:, None]
+        agree: Tensor = (along[0][:, None] - along[1]).abs() <= width * tolerance[:, None]
         first, second = agree.nonzero(as_tuple=True)
-        agree[first, second] = (these[first] - those[second]).norm(dim=1) <= width * tolerance[
-            first
-        ]
+        apart = (these[first] - those[second]).norm(dim=1)
+        agree[first, second] = apart <= width * tolerance[first]
         return agree

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console, RenderableType
+
+from gradpeel import Audit, audit
+from gradpeel.datasets import Dataset, draw_batch, load
+from gradpeel.designs import Passive
+from gradpeel.networks import mlp
+
+
+def audited(data: Dataset, batch_size: int, neurons: int) -> Audit:
+    batch = draw_batch(data, batch_size)
+    model = mlp(
+        data.features,
+        data.classes,
+        (neurons,),
+        rng=np.random.default_rng(0),
+        sample_shape=data.sample_shape,
+    )
+    return audit(model, batch.x, batch.y, design=Passive(), data_range=data.data_range)
+
+
+@pytest.fixture(scope="session")
+def digits() -> Dataset:
+    return load("digits")
+
+
+@pytest.fixture(scope="session")
+def patients() -> Dataset:
+    return load("breast_cancer")
+
+
+@pytest.fixture(scope="session")
+def whole(digits: Dataset) -> Audit:
+    """Everything recovered."""
+    found = audited(digits, 8, 200)
+    assert found.score.recovered == 8
+    return found
+
+
+@pytest.fixture(scope="session")
+def part(digits: Dataset) -> Audit:
+    """Some recovered, some not, in several rounds."""
+    found = audited(digits, 40, 200)
+    assert 0 < found.score.recovered < 40
+    assert found.recovery.cascade_length > 1
+    return found
+
+
+@pytest.fixture(scope="session")
+def nothing(digits: Dataset) -> Audit:
+    found = audited(digits, 8, 3)
+    assert found.score.recovered == 0
+    return found
+
+
+@pytest.fixture(scope="session")
+def records(patients: Dataset) -> Audit:
+    """Not pictures."""
+    found = audited(patients, 12, 300)
+    assert found.score.recovered == 12
+    return found
+
+
+@pytest.fixture
+def printed() -> Callable[[RenderableType], str]:
+    """What a terminal of 80 columns without colours shows."""
+
+    def show(renderable: RenderableType) -> str:
+        console = Console(file=StringIO(), width=80)
+        console.print(renderable)
+        assert isinstance(console.file, StringIO)
+        return console.file.getvalue()
+
+    return show

@@ -1,0 +1,77 @@
+"""Small rounds of federated learning for the tests, made in one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel.client import local_update
+from gradpeel.exposure import Exposure, exposure
+from gradpeel.update import Reduction, Update
+
+
+@dataclass(frozen=True)
+class SmallRound:
+    """A model, a batch, and what a client would send."""
+
+    model: nn.Sequential
+    x: Tensor
+    y: Tensor
+    update: Update
+
+    @property
+    def exposure(self) -> Exposure:
+        return exposure(self.model, self.x)
+
+
+def make_model(
+    features: int, neurons: int, classes: int, hidden: tuple[int, ...] = (), *, seed: int = 0
+) -> nn.Sequential:
+    """A float64 MLP with weights drawn from `seed`; biases spread the neurons' degrees."""
+    generator = torch.Generator().manual_seed(seed)
+    widths = (features, neurons, *hidden, classes)
+    modules: list[nn.Module] = []
+    for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+        layer = nn.Linear(fan_in, fan_out).double()
+        with torch.no_grad():
+            layer.weight.copy_(torch.randn(fan_out, fan_in, generator=generator) / fan_in**0.5)
+            layer.bias.copy_(torch.randn(fan_out, generator=generator) * 0.3)
+        modules += [layer, nn.ReLU()]
+    return nn.Sequential(*modules[:-1])
+
+
+def make_batch(features: int, batch: int, classes: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Samples in [0, 1) and labels."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    x = torch.rand(batch, features, generator=generator, dtype=torch.float64)
+    return x, torch.randint(classes, (batch,), generator=generator)
+
+
+def make_round(
+    features: int = 24,
+    neurons: int = 80,
+    batch: int = 8,
+    classes: int = 4,
+    hidden: tuple[int, ...] = (),
+    *,
+    seed: int = 0,
+    reduction: Reduction = "mean",
+    dtype: torch.dtype = torch.float64,
+) -> SmallRound:
+    """One honest round on drawn data."""
+    model = make_model(features, neurons, classes, hidden, seed=seed).to(dtype)
+    x, y = make_batch(features, batch, classes, seed=seed)
+    return SmallRound(model, x, y, local_update(model, x, y, reduction=reduction))
+
+
+def truths_of(samples: Tensor, x: Tensor) -> list[int]:
+    """For each sample the index of the true one it equals, -1 for none."""
+    found = samples.double().flatten(1)
+    true = x.double().flatten(1)
+    if not len(found):
+        return []
+    gaps = (found[:, None] - true).abs().amax(2)
+    nearest = gaps.argmin(1)
+    return [int(i) if gaps[k, i] < 1e-6 else -1 for k, i in enumerate(nearest.tolist())]

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gradpeel import demo
+from gradpeel.demo import run_demo
+from gradpeel.errors import InputError
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = (demo._Case("digits", 8, 200), demo._Case("breast_cancer", 8, 200))
+    monkeypatch.setattr(demo, "_CASES", cases)
+
+
+@pytest.mark.usefixtures("small")
+def test_every_audit_leaves_figures_and_numbers(tmp_path: Path) -> None:
+    lines: list[str] = []
+    runs = run_demo(tmp_path / "out", seed=0, on_progress=lines.append)
+    assert [run.dataset.name for run in runs] == ["digits", "breast_cancer"]
+    written = sorted(path for run in runs for path in run.files)
+    assert written == sorted(path for path in (tmp_path / "out").rglob("*") if path.is_file())
+    for found, dataset, files in runs:
+        assert [path.name for path in files] == ["samples.png", "activation_grid.png", "audit.json"]
+        numbers = json.loads(files[-1].read_text())
+        assert numbers["data"] == dataset.name
+        assert numbers["recovered"] == found.score.recovered == 8
+        assert not found.design.active
+    assert len(lines) == 4
+    assert lines[1].startswith("digits: 8 of 8 samples rebuilt in ")
+
+
+@pytest.mark.usefixtures("small")
+def test_the_same_seed_gives_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_CASES", demo._CASES[:1])
+    grids = [
+        run_demo(tmp_path / name, seed=seed)[0].files[1].read_bytes()
+        for name, seed in (("a", 3), ("b", 3), ("c", 4))
+    ]
+    assert grids[0] == grids[1]
+    assert grids[0] != grids[2]
+
+
+def test_a_directory_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("")
+    with pytest.raises(InputError, match=f"^{re.escape(str(out))}: cannot be written"):
+        run_demo(out, on_progress=lambda line: pytest.fail(f"went on to {line!r}"))
+
+
+@pytest.mark.slow
+def test_newcomers_see_every_sample_rebuilt(tmp_path: Path) -> None:
+    runs = run_demo(tmp_path)
+    assert [run.audit.score.recovered for run in runs] == [64, 128, 260]
+    for run in runs:
+        assert run.audit.score.false_certificates == 0
+        assert run.audit.score.label_accuracy == 1
+        for path in run.files:
+            assert path.stat().st_size < 400_000
+            if path.suffix == ".png":
+                with Image.open(path) as image:
+                    image.verify()
