@@ -14,6 +14,11 @@ settings.load_profile("gradpeel")
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first: a slow one is no use while a fast one fails."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data sets: $GRADPEEL_DATA, or shared/data beside the repository."""

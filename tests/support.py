@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ def make_model(
     generator = torch.Generator().manual_seed(seed)
     widths = (features, neurons, *hidden, classes)
     modules: list[nn.Module] = []
-    for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+    for fan_in, fan_out in pairwise(widths):
         layer = nn.Linear(fan_in, fan_out).double()
         with torch.no_grad():
             layer.weight.copy_(torch.randn(fan_out, fan_in, generator=generator) / fan_in**0.5)

@@ -32,7 +32,7 @@ def test_every_audit_leaves_figures_and_numbers(tmp_path: Path) -> None:
         assert numbers["recovered"] == found.score.recovered == 8
         assert not found.design.active
     assert len(lines) == 4
-    assert lines[1].startswith("digits: 8 of 8 samples rebuilt in ")
+    assert lines[1].startswith("digits: 8 of 8 rebuilt in ")
 
 
 @pytest.mark.usefixtures("small")

@@ -52,7 +52,7 @@ def test_nothing_at_all_shows_the_help() -> None:
 def test_help_waits_for_no_picture_and_no_data_library() -> None:
     probe = "import sys, gradpeel.cli; print({'matplotlib', 'sklearn', 'PIL'} & set(sys.modules))"
     source = str(Path(gradpeel.__file__).parents[1])
-    found = subprocess.check_output(  # noqa: S603
+    found = subprocess.check_output(
         [sys.executable, "-c", probe], env={"PYTHONPATH": source}, text=True
     )
     assert found == "set()\n"

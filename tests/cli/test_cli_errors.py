@@ -175,7 +175,7 @@ def test_the_real_entry_point(files: Path) -> None:
 
     def process(command: str) -> subprocess.CompletedProcess[str]:
         source = Path(gradpeel.__file__).parents[1]
-        return subprocess.run(  # noqa: S603
+        return subprocess.run(
             [sys.executable, "-m", "gradpeel", *command.split()],
             env=os.environ | {"PYTHONPATH": str(source)},
             capture_output=True,

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SmallRound, make_batch, make_model, make_round, truths_of
 from torch import Tensor, nn
 
 import gradpeel as gp
@@ -18,6 +17,7 @@ from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, Recovery, peel
 from gradpeel.scoring import signals
 from gradpeel.update import Update
+from support import SmallRound, make_batch, make_model, make_round, truths_of
 
 ROUNDS = st.builds(
     make_round,
@@ -168,7 +168,7 @@ def test_a_sample_without_gradient_is_named_not_hidden() -> None:
     last = model[2]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
-        last.weight *= 400.0  # one class is certain; a sample that has it as its label is faint
+        last.weight.mul_(400.0)  # one class is certain; a sample that has it as its label is faint
     y[0] = model(x[:1]).argmax()
     recovery = peel(model, local_update(model, x, y))
     truths = truths_of(recovery.samples, x)
@@ -271,7 +271,7 @@ def test_mixtures_alone_are_never_certified(seed: int) -> None:
     first = model[0]
     assert isinstance(first, nn.Linear)
     with torch.no_grad():
-        first.bias += 50.0
+        first.bias.add_(50.0)
     x, y = make_batch(24, 8, 4, seed=seed)
     assert len(peel(model, local_update(model, x, y))) == 0
 

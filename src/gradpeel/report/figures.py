@@ -30,6 +30,19 @@ def save_figures(audit: Audit, dataset: Dataset, out: Path) -> list[Path]:
 
     Raises:
         InputError: the directory cannot be written to.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from gradpeel import audit
+        >>> from gradpeel.datasets import draw_batch, load
+        >>> from gradpeel.networks import mlp
+        >>> data = load("breast_cancer")
+        >>> batch = draw_batch(data, 4)
+        >>> found = audit(mlp(30, 2, (200,), rng=np.random.default_rng(0)), batch.x, batch.y)
+        >>> with tempfile.TemporaryDirectory() as out:
+        ...     print([path.name for path in save_figures(found, data, Path(out))])
+        ['samples.png', 'activation_grid.png']
     """
     files = {
         "samples.png": png(originals_and_recovered(audit, dataset)),

@@ -36,6 +36,17 @@ def rebuilt_photo(audit: Audit, dataset: Dataset) -> Figure:
     Returns:
         Axes for the client's photograph, for the rebuilt one and for up to four stages, after
         rounds that are evenly spaced. Grey is where no tile is.
+
+    Example:
+        >>> from gradpeel import audit
+        >>> from gradpeel.datasets import draw_batch, load
+        >>> from gradpeel.networks import mlp
+        >>> data = load("photos")
+        >>> batch = draw_batch(data, 4)
+        >>> model = mlp(3072, 10, (90,), rng=np.random.default_rng(0), sample_shape=(32, 32, 3))
+        >>> figure = rebuilt_photo(audit(model, batch.x, batch.y), data)
+        >>> [axes.get_title() for axes in figure.axes][:2]
+        ["the client's photograph", 'what the server reads: ...']
     """
     tiles = _Tiles(audit, dataset)
     last = int(tiles.rounds.max())

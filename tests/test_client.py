@@ -1,0 +1,251 @@
+"""The client against slow, obvious gradients: one sample at a time, and by hand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import SmallRound, make_batch, make_model, make_round
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gradpeel.client import gradients, local_update
+from gradpeel.errors import InputError
+
+EVERY_DTYPE = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+ROUNDS = st.builds(
+    make_round,
+    features=st.integers(1, 20),
+    neurons=st.integers(1, 20),
+    batch=st.integers(1, 7),
+    classes=st.integers(1, 9),
+    hidden=st.sampled_from([(), (5,), (6, 4)]),
+    seed=st.integers(0, 10_000),
+    reduction=st.sampled_from(["mean", "sum"]),
+)
+
+
+def one_by_one(round_: SmallRound) -> dict[str, Tensor]:
+    """The batch gradient as a sum over batches of one sample, through `backward`."""
+    model = copy.deepcopy(round_.model)
+    for x, y in zip(round_.x, round_.y, strict=True):
+        functional.cross_entropy(model(x[None]), y[None]).backward()  # type: ignore[no-untyped-call]
+    count = len(round_.x) if round_.update.reduction == "mean" else 1
+    found = {name: p.grad for name, p in model.named_parameters()}
+    return {name: grad / count for name, grad in found.items() if grad is not None}
+
+
+@settings(max_examples=80)
+@given(ROUNDS)
+def test_equals_the_sum_over_single_samples(round_: SmallRound) -> None:
+    expected = one_by_one(round_)
+    assert list(round_.update.gradients) == list(expected)
+    for name, gradient in round_.update.gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-10, atol=1e-12)
+
+
+@settings(max_examples=40)
+@given(
+    st.builds(
+        make_round,
+        features=st.integers(1, 20),
+        neurons=st.integers(1, 20),
+        batch=st.integers(1, 7),
+        classes=st.integers(1, 9),
+        seed=st.integers(0, 10_000),
+    )
+)
+def test_equals_the_paper_s_formulas_for_two_layers(round_: SmallRound) -> None:
+    first, last = round_.model[0], round_.model[2]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    z = round_.x @ first.weight.T + first.bias
+    a = z.clamp(min=0)
+    residue = torch.softmax(a @ last.weight.T + last.bias, 1)
+    residue = (residue - functional.one_hot(round_.y, residue.shape[1])) / len(round_.x)
+    c = (residue @ last.weight) * (z > 0)
+    by_hand = {
+        "0.weight": c.T @ round_.x,
+        "0.bias": c.sum(0),
+        "2.weight": residue.T @ a,
+        "2.bias": residue.sum(0),
+    }
+    for name, gradient in round_.update.gradients.items():
+        torch.testing.assert_close(gradient, by_hand[name].detach(), rtol=1e-10, atol=1e-12)
+
+
+@settings(max_examples=25)
+@given(ROUNDS, st.data())
+def test_parts_of_a_batch_add_up_to_it(round_: SmallRound, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(1, len(round_.x)))
+    share = round_.update.share
+    parts = [
+        gradients(round_.model, x, y, share=share)
+        for x, y in zip(round_.x.split(cut), round_.y.split(cut), strict=True)
+    ]
+    for name, whole in round_.update.gradients.items():
+        total = torch.stack([part[name] for part in parts]).sum(0)
+        torch.testing.assert_close(whole, total, rtol=1e-10, atol=1e-12)
+
+
+def test_carries_what_is_known_about_the_round() -> None:
+    update = make_round(batch=6, reduction="sum").update
+    assert update.batch_size == 6
+    assert update.reduction == "sum"
+    assert update.share == 1.0
+    assert make_round(batch=6).update.share == 1 / 6
+    assert all(not gradient.requires_grad for gradient in update.gradients.values())
+
+
+@pytest.mark.parametrize("dtype", EVERY_DTYPE)
+def test_computes_in_the_dtype_asked_for(dtype: torch.dtype) -> None:
+    exact = make_round()
+    update = local_update(exact.model, exact.x, exact.y, dtype=dtype)
+    assert update.dtype == dtype
+    # The model's weights are rounded too, as those of a client that works in this dtype.
+    rounded = local_update(copy.deepcopy(exact.model).to(dtype), exact.x, exact.y)
+    for name, gradient in update.gradients.items():
+        assert torch.equal(gradient, rounded.gradients[name])
+        size = exact.update.gradients[name].abs().max()
+        gap = (gradient.double() - exact.update.gradients[name]).abs().max()
+        assert gap <= 64 * torch.finfo(dtype).eps * size
+        assert (gap > 0) == (dtype != torch.float64)
+
+
+@pytest.mark.parametrize("dtype", EVERY_DTYPE)
+def test_takes_the_model_s_own_dtype_where_none_is_given(dtype: torch.dtype) -> None:
+    assert make_round(dtype=dtype).update.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str
+)
+def test_labels_of_every_integer_dtype_are_the_same_labels(dtype: torch.dtype) -> None:
+    round_ = make_round()
+    update = local_update(round_.model, round_.x, round_.y.to(dtype))
+    for name, gradient in update.gradients.items():
+        assert torch.equal(gradient, round_.update.gradients[name])
+
+
+def test_leaves_the_model_as_it_was() -> None:
+    torch.manual_seed(0)
+    layers = [nn.Linear(6, 10), nn.ReLU(), nn.BatchNorm1d(10), nn.Linear(10, 3)]
+    model = nn.Sequential(*layers).train()  # training mode: batch norm counts what it sees
+    x, y = make_batch(6, 5, 3)
+    before = copy.deepcopy(model.state_dict())
+    local_update(model, x, y, dtype=torch.float64)
+    assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert all(p.grad is None for p in model.parameters())
+    assert model.training
+
+
+def test_frozen_parameters_are_left_out() -> None:
+    round_ = make_round(hidden=(7,))
+    model = copy.deepcopy(round_.model)
+    model[2].requires_grad_(requires_grad=False)
+    update = local_update(model, round_.x, round_.y)
+    assert set(update.gradients) == {"0.weight", "0.bias", "4.weight", "4.bias"}
+    for name, gradient in update.gradients.items():
+        assert torch.equal(gradient, round_.update.gradients[name])
+
+
+def test_a_parameter_the_loss_does_not_see_has_a_gradient_of_zero() -> None:
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = make_model(4, 6, 3)
+            self.idle = nn.Linear(2, 2).double()
+
+        def forward(self, x: Tensor) -> Tensor:
+            logits: Tensor = self.body(x)
+            return logits
+
+    update = local_update(Idle(), *make_batch(4, 5, 3))
+    assert torch.equal(update.gradients["idle.weight"], torch.zeros(2, 2).double())
+
+
+def test_works_where_gradients_are_switched_off() -> None:
+    round_ = make_round()
+    with torch.no_grad():
+        update = local_update(round_.model, round_.x, round_.y)
+    for name, gradient in update.gradients.items():
+        assert torch.equal(gradient, round_.update.gradients[name])
+
+
+MODEL = make_model(4, 6, 3)
+X, Y = make_batch(4, 5, 3)
+ERRORS: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: local_update(MODEL, X[:0], Y[:0]),
+        "x: an empty batch: expected at least one sample",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y[:4]),
+        "y: shape (4,): expected one label for each of 5 samples",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y[:, None]),
+        "y: shape (5, 1): expected one label for each of 5 samples",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y[0]),
+        "y: shape (): expected one label for each of 5 samples",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y.double()),
+        "y: dtype torch.float64: expected integer class labels",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y > 0),
+        "y: dtype torch.bool: expected integer class labels",
+    ),
+    (
+        lambda: local_update(MODEL, X, torch.tensor([0, 1, 2, 3, 0])),
+        "y: labels 0..3: the model has classes 0..2",
+    ),
+    (
+        lambda: local_update(MODEL, X, torch.tensor([0, 1, -1, 2, 0])),
+        "y: labels -1..2: the model has classes 0..2",
+    ),
+    (
+        lambda: local_update(MODEL, X.where(X > X.min(), torch.nan), Y),
+        "x: holds values that are not finite",
+    ),
+    (
+        lambda: local_update(MODEL, X.where(X > X.min(), torch.inf), Y),
+        "x: holds values that are not finite",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y, dtype=torch.int64),
+        "dtype=torch.int64: expected float64, float32, bfloat16 or float16",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y, dtype=torch.complex64),
+        "dtype=torch.complex64: expected float64, float32, bfloat16 or float16",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y, reduction="none"),  # type: ignore[arg-type]
+        "update: reduction='none': expected one of ('mean', 'sum')",
+    ),
+    (
+        lambda: local_update(nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), X, Y),
+        "model: output shape (5,): expected (batch, classes)",
+    ),
+    (
+        lambda: local_update(MODEL, 1e6 * X, Y, dtype=torch.float16),
+        "update: 0.weight: 24 of 24 values are not finite",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), ERRORS, ids=[message for _, message in ERRORS])
+def test_errors(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call()
+    assert str(caught.value) == message
