@@ -9,12 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SmallRound, make_batch, make_model, make_round
 from torch import Tensor, nn
 from torch.nn import functional
 
 from gradpeel.client import gradients, local_update
 from gradpeel.errors import InputError
+from support import SmallRound, make_batch, make_model, make_round
 
 EVERY_DTYPE = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
@@ -86,7 +86,7 @@ def test_parts_of_a_batch_add_up_to_it(round_: SmallRound, data: st.DataObject) 
     share = round_.update.share
     parts = [
         gradients(round_.model, x, y, share=share)
-        for x, y in zip(round_.x.split(cut), round_.y.split(cut), strict=True)
+        for x, y in zip(torch.split(round_.x, cut), torch.split(round_.y, cut), strict=True)
     ]
     for name, whole in round_.update.gradients.items():
         total = torch.stack([part[name] for part in parts]).sum(0)
@@ -214,11 +214,11 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "y: labels -1..2: the model has classes 0..2",
     ),
     (
-        lambda: local_update(MODEL, X.where(X > X.min(), torch.nan), Y),
+        lambda: local_update(MODEL, X / 0, Y),
         "x: holds values that are not finite",
     ),
     (
-        lambda: local_update(MODEL, X.where(X > X.min(), torch.inf), Y),
+        lambda: local_update(MODEL, torch.log(X - 2), Y),
         "x: holds values that are not finite",
     ),
     (

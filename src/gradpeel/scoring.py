@@ -144,7 +144,8 @@ def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
 
     A sample is read from a neuron that it shares only with samples peeled before it. Its share of
     what was summed up there, |c_i| / sum |c|, is all that arithmetic leaves of it: below the
-    resolution of the update's dtype the sample is not in the update, whatever the grid says.
+    resolution of the update's dtype the sample is not in the update, whatever the grid says. The
+    same goes for 1 - p_y of a certain prediction, which the client computes by subtracting from 1.
 
     Args:
         target: the target, in float64.
@@ -153,8 +154,8 @@ def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
         exposure: the batch's activation grid, peeled.
 
     Returns:
-        (batch,) the largest such share over the neurons that come to isolate the sample; 0 for
-        samples that peeling does not reach.
+        (batch,) the largest such share over the neurons that come to isolate the sample, or 1 - p_y
+        if that is smaller; 0 for samples that peeling does not reach.
     """
     activations = target.pre_activations(target.front(x.double())).relu()
     logits, pull = torch.func.vjp(target.tail, activations)[:2]
@@ -169,4 +170,4 @@ def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
     isolates = exposure.grid & (order == last) & (last < never)
     isolates &= isolates.sum(1, keepdim=True) == 1
     strongest: Tensor = (share * isolates).amax(0)
-    return strongest
+    return torch.minimum(strongest, gradient.abs().amax(1))

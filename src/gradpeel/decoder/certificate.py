@@ -38,6 +38,7 @@ from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.peeled import Peeled, typical
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.simulation import Probe, simulate
+from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import CHANCE, EXACT, LOOSEST, SLACK
 from gradpeel.target import Tail
 
@@ -50,6 +51,7 @@ class Verdicts:
 
     Attributes:
         accepted: (n,) mask.
+        vague: (n,) mask of those that nothing speaks against but their own error.
         labels: (n,) the label that explains the residual best.
         mismatch: (n,) worst relative mismatch over all equations.
         chance: (n,) probability that a mixture would do as well.
@@ -58,6 +60,7 @@ class Verdicts:
     """
 
     accepted: Tensor
+    vague: Tensor
     labels: Tensor
     mismatch: Tensor
     chance: Tensor
@@ -66,7 +69,13 @@ class Verdicts:
 
 
 def certify(
-    candidates: Candidates, residual: Residual, tail: Tail, probe: Probe, *, strict: bool = True
+    candidates: Candidates,
+    residual: Residual,
+    tail: Tail,
+    probe: Probe,
+    structure: Structure,
+    *,
+    strict: bool = True,
 ) -> Verdicts:
     """Fit a label to every candidate and test it against the residual.
 
@@ -75,6 +84,7 @@ def certify(
         residual: the residual they were read from.
         tail: the network behind the target, in float64 and evaluation mode.
         probe: the samples' weight in the loss, and how errors are probed.
+        structure: the column space of the update, asked where the equations alone prove too little.
         strict: demand that every mismatch is explained by the tracked error. Otherwise half the
             digits of the update's dtype will do: a sample with a trace of one that has next to no
             gradient.
@@ -102,8 +112,14 @@ def certify(
     quiet = residual.quiet
     firm = simulated.c[:, quiet] * (fires & ~doubt)[:, quiet]
     trespasses = (firm.abs() > SLACK * residual.bias_error[quiet]).any(1)
-    accepted = explained & ~trespasses & (chance <= CHANCE)
-    accepted &= (mismatch <= LOOSEST) & (error <= EXACT)
+    accepted = explained & ~trespasses & (mismatch <= LOOSEST) & (error <= EXACT)
+    equations = torch.stack([test.equations for test in tests]).sum(0)
+    weak = (accepted & (chance > CHANCE)).nonzero()[:, 0]
+    luck, more = structure.chance(simulated.c[weak] * fires[weak])
+    chance[weak] *= luck
+    equations[weak] += more
+    accepted &= chance <= CHANCE
+    vague = explained & ~trespasses & ~accepted
 
     v, c, off = simulated.v, simulated.c, allowed * correction
     if tail.next_layer is not None and residual.has_next:
@@ -118,8 +134,7 @@ def certify(
         sensitivity_error=off,
         kink=c * doubt,
     )
-    equations = torch.stack([test.equations for test in tests]).sum(0)
-    return Verdicts(accepted, labels, mismatch, chance, equations, peeled)
+    return Verdicts(accepted, vague, labels, mismatch, chance, equations, peeled)
 
 
 def _fit_labels(tail: Tail, activations: Tensor, neurons: Tensor, bias: Tensor) -> Tensor:
@@ -184,18 +199,21 @@ def _next_layer(
 ) -> _Test:
     """The next layer's residual at the candidate's neuron is a_j v, an equation for each entry."""
     neurons = candidates.neurons
-    predicted = activations.gather(1, neurons[:, None]) * v
+    own = activations.gather(1, neurons[:, None])
+    predicted = own * v
     size = predicted.abs().amax(1)
     gap = (residual.next_rows[neurons] - predicted).abs().amax(1)
     blur = candidates.error * residual.spread * v.abs().amax(1)
     error = residual.next_error[neurons] + blur + size * allowed
+    # Another sample in the mix would have a typical activation, not this neuron's, maybe tiny, one.
+    mismatch = gap / (v.abs().amax(1) * own[:, 0].clamp(min=residual.spread))
     # Entries below the gap match anyhow and prove nothing: a saturated sample has only two that
     # count. Of the largest two, one follows from the others (before a softmax they sum to zero) and
     # one from the bias equation at the same neuron.
     entries = predicted.abs().sort(dim=1, descending=True).values[:, 2:]
     floor = residual.resolution * size[:, None]
     luck = (2 * torch.maximum(gap[:, None], floor) / entries).clamp(max=1.0)
-    return _Test(gap / error, gap / size, luck.prod(1), (luck < 1.0).sum(1))
+    return _Test(gap / error, mismatch, luck.prod(1), (luck < 1.0).sum(1))
 
 
 def _measure_v(

@@ -17,6 +17,7 @@ from torch import Tensor
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.refinement import Refined
 from gradpeel.decoder.tolerances import SAME, SLACK
 
 __all__ = ["Ledger"]
@@ -76,10 +77,16 @@ class Ledger:
         self.isolating += [candidates.isolating(i) for i in chosen.tolist()]
         return peeled
 
-    def replace(self, refined: Peeled) -> None:
-        """Put refined values in place of all samples entered so far."""
-        self.peeled = refined
-        self._rows = self._rows[:0]
+    def replace(self, refined: Refined, bias: Tensor) -> None:
+        """Put refined values in place of all samples entered so far.
+
+        Args:
+            refined: the same samples, refined.
+            bias: (neurons,) bias gradient of the target, as it was sent.
+        """
+        fitted = refined.fit.solve(self._gradient, bias)
+        self._rows = torch.where(refined.better[:, None], fitted, self.rows())
+        self.peeled = refined.peeled
 
     def rows(self) -> Tensor:
         """(n, features) the certified samples at the target's input, by forward substitution."""

@@ -28,18 +28,16 @@ from gradpeel.decoder.candidates import Candidates, gather
 from gradpeel.decoder.certificate import Verdicts, certify
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.recovery import Recovery, Round
-from gradpeel.decoder.refinement import polish, refine
+from gradpeel.decoder.refinement import refine
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.simulation import Probe
+from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import CLEAR, SLACK
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 from gradpeel.update import Update, norm
 
 __all__ = ["Peeling", "peel"]
-
-_REFINEMENTS = 3
-"""How often a stalled cascade is refined before it counts as ended."""
 
 
 def peel(
@@ -124,8 +122,8 @@ class Peeling:
         coin = torch.rand(self._target.neurons, generator=generator)
         signs = torch.where(coin < 0.5, -1.0, 1.0).double()
         self._probe = Probe(update.share, signs * self._residual.spread)
+        self._structure = Structure(self._residual.sent, update.batch_size)
         self._trace: list[Round] = []
-        self._refined = 0
 
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
@@ -134,23 +132,26 @@ class Peeling:
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
         everywhere = torch.ones_like(residual.quiet)
-        touched, strict = everywhere, True
+        touched, strict, vague = everywhere, True, False
         while len(ledger) < self._update.batch_size:
             candidates = gather(residual, touched, self._direction)
-            verdicts = certify(candidates, residual, tail, self._probe, strict=strict)
+            verdicts = certify(
+                candidates, residual, tail, self._probe, self._structure, strict=strict
+            )
+            vague |= bool(verdicts.vague.any())
             chosen = self._choose(candidates, verdicts)
             if not len(chosen):
                 # Stalled. What is known can be made more exact, and then fainter samples show; and
                 # what hides the rest may be a sample with next to no gradient: look once more,
                 # everywhere, for samples that are exact but for such a trace.
-                if strict and self._refine():
-                    touched = everywhere
+                if strict and (vague or self._hides_something()) and self._refine():
+                    touched, vague = everywhere, False
                 elif strict:
                     touched, strict = everywhere, False
                 else:
-                    return
+                    break
                 continue
-            strict, self._refined = True, 0
+            strict = True
             peeled = ledger.add(candidates, verdicts, chosen, len(self._trace) + 1)
             touched = residual.subtract(peeled)
             round_ = Round(
@@ -165,27 +166,34 @@ class Peeling:
             )
             self._trace.append(round_)
             yield round_
+        if len(ledger) and float(ledger.peeled.sample_error.max()) > math.sqrt(residual.resolution):
+            self._refine()
+
+    def _hides_something(self) -> bool:
+        """Whether some neuron's residual is more than rounding, but less than its error."""
+        residual = self._residual
+        size = residual.bias.abs()
+        hidden = (size <= CLEAR * residual.row_error) & (size > SLACK * residual.sent.error)
+        return bool(hidden.any())
 
     def _refine(self) -> bool:
-        """Refine all samples and start over from the update; says whether that can have helped."""
+        """Refine all samples and start over from the update; says whether anything was gained."""
         residual, ledger = self._residual, self._ledger
-        hidden = residual.bias.abs() <= CLEAR * residual.row_error
-        hidden &= residual.bias.abs() > SLACK * residual.sent.error
-        if not len(ledger) or not bool(hidden.any()) or self._refined >= _REFINEMENTS:
+        if not len(ledger):
             return False
         refined = refine(
             ledger.peeled,
             ledger.labels,
             residual,
             self._target.tail,
-            self._probe,
+            probe=self._probe,
+            structure=self._structure,
         )
         if refined is None:
             return False
-        self._refined += 1
-        ledger.replace(refined)
+        ledger.replace(refined, residual.sent.bias)
         residual.restore()
-        residual.subtract(refined)
+        residual.subtract(refined.peeled)
         return True
 
     def _choose(self, candidates: Candidates, verdicts: Verdicts) -> Tensor:
@@ -203,9 +211,7 @@ class Peeling:
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
         ledger, update = self._ledger, self._update
-        gradient = update.gradients[self._target.weight_name]
-        rows = polish(ledger.rows(), ledger.peeled, self._residual, gradient)
-        samples = self._target.front.invert(rows, self._sample_shape)
+        samples = self._target.front.invert(ledger.rows(), self._sample_shape)
         gap, mismatch = self._check(samples)
         everything = len(ledger) == update.batch_size
         # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
@@ -262,6 +268,8 @@ class Peeling:
         kinds = ["firing", "bias equation", "support"]
         if self._residual.has_next:
             kinds.insert(2, "next layer")
+        if self._structure.asked:
+            kinds.append("structure")
         if self._range is not None:
             kinds.append("data range")
         return tuple(kinds)

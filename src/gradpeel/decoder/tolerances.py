@@ -18,7 +18,7 @@ SLACK = 32.0
 CLEAR = 1e3
 """How far above its error a neuron's residual must stand before its candidate is looked at."""
 
-EXACT = 2.5e-4
+EXACT = 5e-4
 """Largest relative error of a sample that may still be certified."""
 
 LOOSEST = 1e-3

@@ -1,0 +1,199 @@
+"""The ledger: who is known already, and samples by substitution."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.certificate import Verdicts
+from gradpeel.decoder.ledger import Ledger
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.tolerances import SAME, SLACK
+from gradpeel.target import split
+from support import SmallRound, make_round
+from truth import Truth
+
+BOTH_SPACES = pytest.mark.parametrize("features", [12, 60], ids=["input space", "neuron space"])
+
+
+class Book:
+    """A round whose samples are entered in the order in which the grid gives them away."""
+
+    def __init__(self, round_: SmallRound) -> None:
+        self.round = round_
+        self.truth = Truth.of(round_)
+        self.residual = Residual(split(round_.model), round_.update)
+        self.peeled = self.truth.peeled(self.residual)
+        width = self.residual.rows.shape[1]
+        self.ledger = Ledger(
+            round_.update.gradients["0.weight"],
+            direction=torch.nn.functional.normalize(torch.ones(width).double(), dim=0),
+            scale=self.residual.scale,
+            next_width=self.truth.v.shape[1],
+        )
+        self.order: list[int] = []
+
+    def sources(self, number: int) -> dict[int, list[int]]:
+        """The samples that fall in a round, and the neurons that isolate each."""
+        exposure = self.round.exposure
+        left = exposure.grid[:, (exposure.rounds >= number) | ~exposure.reached].sum(1) == 1
+        return {
+            sample: (left & exposure.grid[:, sample]).nonzero()[:, 0].tolist()
+            for sample in (exposure.rounds == number).nonzero()[:, 0].tolist()
+        }
+
+    def candidates(self, number: int) -> Candidates:
+        found = self.sources(number)
+        who = torch.tensor(list(found))
+        pairs = [(i, j) for i, pool in enumerate(found.values()) for j in pool]
+        row, column = torch.tensor(pairs).T
+        # Of the neurons that isolate a sample, the one where most of the sum is its own.
+        share = self.truth.c.abs() / self.truth.c.abs().sum(0)
+        best = [max(pool, key=lambda j, i=i: float(share[i, j])) for i, pool in found.items()]
+        return Candidates(
+            torch.tensor(best),
+            (row, column),
+            self.peeled.coordinates[who],
+            self.truth.z[who],
+            torch.full((len(who),), 1e-14, dtype=torch.float64),
+        )
+
+    def enter(self, number: int) -> None:
+        who = torch.tensor(list(self.sources(number)))
+        some = torch.arange(len(who))
+        verdicts = Verdicts(
+            accepted=some >= 0,
+            vague=some < 0,
+            labels=self.round.y[who],
+            mismatch=1e-3 * who.double(),
+            chance=1e-6 * who.double(),
+            equations=10 * who,
+            peeled=self.peeled.pick(who),
+        )
+        # Chosen out of order, as the peeling loop may do.
+        chosen = some.flip(0)
+        peeled = self.ledger.add(self.candidates(number), verdicts, chosen, number)
+        assert torch.equal(peeled.coordinates, self.peeled.coordinates[who.flip(0)])
+        self.order += who.flip(0).tolist()
+
+
+def books(features: int, *, seed: int = 0, batch: int = 8) -> Book:
+    return Book(make_round(features=features, neurons=50, batch=batch, seed=seed))
+
+
+@BOTH_SPACES
+@pytest.mark.parametrize("seed", range(5))
+def test_substitution_gives_the_samples(features: int, seed: int) -> None:
+    step, whole = books(features, seed=seed), books(features, seed=seed)
+    rounds = step.round.exposure.rounds_count
+    assert rounds > 1
+    for number in range(1, rounds + 1):
+        step.enter(number)
+        whole.enter(number)
+        truth = step.truth.rows[step.order]
+        torch.testing.assert_close(step.ledger.rows(), truth, rtol=1e-7, atol=1e-9)
+    assert len(step.ledger) == len(step.order) == int(step.round.exposure.reached.sum())
+    # Asked after every round or once at the end, the answer is the same.
+    torch.testing.assert_close(whole.ledger.rows(), step.ledger.rows(), rtol=1e-7, atol=1e-9)
+
+
+@BOTH_SPACES
+def test_what_is_entered_stands_in_order(features: int) -> None:
+    book = books(features)
+    book.enter(1)
+    book.enter(2)
+    ledger, order = book.ledger, torch.tensor(book.order)
+    assert ledger.labels.tolist() == book.round.y[order].tolist()
+    assert ledger.rounds.tolist() == book.round.exposure.rounds[order].tolist()
+    assert ledger.residuals.tolist() == (1e-3 * order.double()).tolist()
+    assert ledger.chances.tolist() == (1e-6 * order.double()).tolist()
+    assert ledger.equations.tolist() == (10 * order).tolist()
+    assert torch.equal(ledger.peeled.sensitivities, book.peeled.sensitivities[order])
+    pools = book.sources(1) | book.sources(2)
+    assert [sorted(pool) for pool in ledger.isolating] == [pools[i] for i in book.order]
+    assert all(j in pools[i] for i, j in zip(book.order, ledger.sources.tolist(), strict=True))
+
+
+@BOTH_SPACES
+def test_samples_are_read_before_they_are_entered(features: int) -> None:
+    book = books(features)
+    for number in (1, 2):
+        who = torch.tensor(list(book.sources(number)))
+        candidates = book.candidates(number)
+        own = book.truth.c[who, candidates.neurons]
+        chosen = torch.arange(len(who)).flip(0)
+        read = book.ledger.read(candidates, chosen, own.flip(0))
+        torch.testing.assert_close(read, book.truth.rows[who.flip(0)], rtol=1e-7, atol=1e-9)
+        book.enter(number)
+
+
+def test_an_empty_ledger() -> None:
+    ledger = books(60).ledger
+    assert len(ledger) == 0
+    assert ledger.rows().shape == (0, 60)
+    some = torch.ones(3, 50).double()
+    error = torch.full((3,), 1e-3).double()
+    assert ledger.knows(some, error).tolist() == [False] * 3
+    assert ledger.distinct(some[:0], error[:0]).tolist() == []
+
+
+@BOTH_SPACES
+def test_knows_who_was_entered(features: int) -> None:
+    book = books(features)
+    book.enter(1)
+    error = torch.full((8,), 1e-12).double()
+    expected = book.round.exposure.rounds == 1
+    assert book.ledger.knows(book.peeled.coordinates, error).tolist() == expected.tolist()
+    # Even where it is read quite inexactly the second time.
+    off = 1e-4 * book.residual.scale
+    generator = torch.Generator().manual_seed(0)
+    again = torch.randn(book.peeled.coordinates.shape, generator=generator, dtype=torch.float64)
+    again = book.peeled.coordinates + off * again
+    assert not book.ledger.knows(again, error).any()
+    assert book.ledger.knows(again, error + 1e-4).tolist() == expected.tolist()
+
+
+def same_slowly(these: Tensor, those: Tensor, error: Tensor, scale: float) -> list[list[bool]]:
+    return [
+        [
+            float((a - b).square().mean().sqrt()) <= max(SLACK * float(e), SAME) * scale
+            for b in those
+        ]
+        for a, e in zip(these, error, strict=True)
+    ]
+
+
+@settings(max_examples=80)
+@given(st.data())
+def test_same_means_close_in_every_direction(data: st.DataObject) -> None:
+    book = books(12)
+    book.enter(1)
+    known = book.ledger.peeled.coordinates
+    scale = book.residual.scale
+    count = data.draw(st.integers(1, 12))
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
+    near = known[torch.randint(len(known), (count,), generator=generator)]
+    off = 10.0 ** torch.randint(-9, 0, (count,), generator=generator).double()
+    error = 10.0 ** torch.randint(-14, -3, (count,), generator=generator).double()
+    noise = torch.randn(near.shape, generator=generator, dtype=torch.float64)
+    these = near + scale * off[:, None] * noise
+    knows = [any(row) for row in same_slowly(these, known, error, scale)]
+    assert book.ledger.knows(these, error).tolist() == knows
+    pairs = same_slowly(these, these, error, scale)
+    first = [not any(row[:i]) for i, row in enumerate(pairs)]
+    assert book.ledger.distinct(these, error).tolist() == first
+
+
+def test_vectors_that_share_their_key_are_told_apart() -> None:
+    book = books(12)
+    book.enter(1)
+    known = book.ledger.peeled.coordinates[:1]
+    across = torch.zeros_like(known)
+    across[0, 0], across[0, 1] = 1.0, -1.0  # the ledger compares along (1, ..., 1) first
+    error = torch.full((1,), 1e-12).double()
+    assert book.ledger.knows(known, error).all()
+    assert not book.ledger.knows(known + across, error).any()
