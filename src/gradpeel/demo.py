@@ -22,9 +22,9 @@ import numpy as np
 
 from gradpeel.audit import Audit, audit
 from gradpeel.datasets import Dataset, draw_batch, load
+from gradpeel.files import write_files
 from gradpeel.networks import mlp
 from gradpeel.report import save_figures
-from gradpeel.report.files import write_files
 from gradpeel.report.words import counted
 
 __all__ = ["Demonstration", "run_demo"]

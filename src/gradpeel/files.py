@@ -19,7 +19,7 @@ import math
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from gradpeel.errors import InputError
 
-__all__ = ["Header", "Npz", "replacing"]
+__all__ = ["Header", "Npz", "replacing", "write_files"]
 
 
 @dataclass(frozen=True)
@@ -145,3 +145,29 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_files(out: Path, contents: Mapping[str, bytes]) -> list[Path]:
+    """Write files into a directory, which is made if need be; each appears when it is whole.
+
+    They may show samples, so only the user can read them.
+
+    Args:
+        out: the directory.
+        contents: what to write, by file name.
+
+    Returns:
+        The paths, in the order of `contents`.
+
+    Raises:
+        InputError: the directory cannot be written to.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror or error}") from None
+    for name, content in contents.items():
+        # What `replacing` hands out only its owner can read, and the move keeps that.
+        with replacing(out / name) as partial:
+            partial.write_bytes(content)
+    return [out / name for name in contents]

@@ -64,6 +64,12 @@ HAVE = {
 }
 
 
+@pytest.mark.parametrize("design", DesignName)
+def test_defaults_may_be_spelt_out_for_every_design(design: DesignName) -> None:
+    spelt_out = DesignOptions(design, WeightsName.INDEPENDENT, InitName.PAPER, 0.99, "0.05,0.4")
+    assert repr(spelt_out.build(AUXILIARY)) == repr(DesignOptions(design).build(AUXILIARY))
+
+
 @pytest.mark.parametrize(("design", "given"), list(product(DesignName, GIVEN)))
 def test_a_setting_that_the_design_does_not_have_is_refused(design: DesignName, given: str) -> None:
     if design in HAVE[given]:

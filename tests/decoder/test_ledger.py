@@ -53,7 +53,7 @@ class Book:
         row, column = torch.tensor(pairs).T
         # Of the neurons that isolate a sample, the one where most of the sum is its own.
         share = self.truth.c.abs() / self.truth.c.abs().sum(0)
-        best = [max(pool, key=lambda j, i=i: float(share[i, j])) for i, pool in found.items()]
+        best = [pool[int(share[i, pool].argmax())] for i, pool in found.items()]
         return Candidates(
             torch.tensor(best),
             (row, column),

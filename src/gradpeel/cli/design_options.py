@@ -1,6 +1,7 @@
 """From the options of `gradpeel audit` to a design.
 
-A setting that the chosen design does not have is an error: who gives it believes that it counts.
+A setting that the chosen design does not have is an error, unless it asks for the default: who
+gives another value believes that it counts.
 """
 
 from __future__ import annotations
@@ -55,13 +56,24 @@ _HAVE: Mapping[str, tuple[DesignName, ...]] = MappingProxyType(
 )
 """Which designs have a setting."""
 
+_DEFAULTS: Mapping[str, object] = MappingProxyType(
+    {
+        "init": InitName.PAPER,
+        # At scale 1 the independent construction is a Gaussian start, Passive's own.
+        "weights": WeightsName.INDEPENDENT,
+        "scale": 0.99,
+        "soliton": "0.05,0.4",
+    }
+)
+"""Values that change nothing, so that one command line can go through all designs."""
+
 
 @dataclass(frozen=True)
 class DesignOptions:
     """A design's name and settings as they were given; None for those that were not.
 
     Raises:
-        InputError: a setting that the design does not have.
+        InputError: a setting that the design does not have, other than its default.
 
     Example:
         >>> DesignOptions(DesignName.PASSIVE, scale=0.9)
@@ -78,7 +90,7 @@ class DesignOptions:
     def __post_init__(self) -> None:
         for setting, designs in _HAVE.items():
             value = getattr(self, setting)
-            if value is not None and self.design not in designs:
+            if value not in {None, _DEFAULTS[setting]} and self.design not in designs:
                 have = f"{', '.join(designs)} {'has' if len(designs) == 1 else 'have'}"
                 rule = f"design {self.design} has no {setting}; {have}"
                 raise InputError(f"{setting}={value}: {rule}")

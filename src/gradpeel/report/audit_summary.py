@@ -155,15 +155,18 @@ def _fault(number: int) -> str:
 
 def _missing(audit: Audit) -> list[tuple[str, str]]:
     """What became of the others, by name where peeling could reach them."""
-    faint, missed, unreached = (
+    faint, coarse, missed, unreached = (
         [i for i, outcome in enumerate(audit.score.outcomes) if outcome is wanted]
-        for wanted in (Outcome.FAINT, Outcome.MISSED, Outcome.UNREACHED)
+        for wanted in (Outcome.FAINT, Outcome.COARSE, Outcome.MISSED, Outcome.UNREACHED)
     )
     rows = []
     if faint:
         share = scientific(float(audit.signals[faint].max()))
         why = f"at most {share} of what they are summed up with, too little for {_dtype(audit)}"
         rows.append((f"{len(faint)} faint", f"no. {listing(faint)}: reachable, but {why}"))
+    if coarse:
+        why = f"reachable, but {_dtype(audit)} has fewer digits than a certificate needs"
+        rows.append((f"{len(coarse)} not provable", why))
     if missed:
         why = "reachable, but the decoder stopped short of them"
         rows.append((f"{len(missed)} missed", f"no. {listing(missed)}: {why}"))

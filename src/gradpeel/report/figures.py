@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
+from gradpeel.files import write_files
 from gradpeel.report.board import activation_grid_rounds
-from gradpeel.report.files import write_files
 from gradpeel.report.photo import rebuilt_photo
 from gradpeel.report.samples import originals_and_recovered
 from gradpeel.report.style import png

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gradpeel.errors import InputError
-from gradpeel.report.files import write_files
+from gradpeel.files import write_files
 
 
 def test_writes_into_a_new_directory(tmp_path: Path) -> None:
@@ -45,6 +45,6 @@ def test_an_interrupted_write_leaves_the_old_file(
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    message = f"{tmp_path / 'out'}: cannot be written (File exists)"
+    message = f"{tmp_path / 'out'}: cannot be written: File exists"
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
         write_files(tmp_path / "out", {"one": b""})
