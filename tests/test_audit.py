@@ -303,6 +303,21 @@ def test_errors(call: Callable[[], object], message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.xfail(strict=True, reason="a traceback out of torch or numpy, not a line")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: audit(MODEL, X[:, :23], Y),
+        lambda: audit(MODEL, X, Y, dtype=torch.int32),
+        lambda: audit(MODEL, X, Y, seed=-1),
+    ],
+    ids=["another width", "no such dtype", "no such seed"],
+)
+def test_what_does_not_fit_is_told_in_a_line(call: Callable[[], object]) -> None:
+    with pytest.raises(gp.InputError):
+        call()
+
+
 def test_a_network_that_cannot_be_audited_is_refused_with_every_reason() -> None:
     layers = [nn.Linear(24, 20, bias=False), nn.Tanh(), nn.Dropout(), nn.Linear(20, 4)]
     with pytest.raises(gp.ModelRefusedError) as caught:

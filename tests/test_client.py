@@ -249,3 +249,19 @@ def test_errors(call: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError) as caught:
         call()
     assert str(caught.value) == message
+
+
+@pytest.mark.xfail(strict=True, reason="a traceback out of torch, not a line")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: local_update(MODEL, X[:, :3], Y),
+        lambda: local_update(nn.Flatten(), X, Y),
+        lambda: local_update(make_model(4, 6, 3).requires_grad_(requires_grad=False), X, Y),
+        lambda: local_update(MODEL, torch.tensor(1.0), Y),
+    ],
+    ids=["another width", "no parameters", "all frozen", "no batch"],
+)
+def test_what_does_not_fit_is_told_in_a_line(call: Callable[[], object]) -> None:
+    with pytest.raises(InputError):
+        call()

@@ -124,6 +124,7 @@ class Peeling:
         self._probe = Probe(update.share, signs * self._residual.spread)
         self._structure = Structure(self._residual.sent, update.batch_size)
         self._trace: list[Round] = []
+        self._refined_at = 0
 
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
@@ -132,7 +133,8 @@ class Peeling:
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
         everywhere = torch.ones_like(residual.quiet)
-        touched, strict, vague = everywhere, True, False
+        touched, strict, vague, refinable = everywhere, True, False, True
+        half_the_digits = math.sqrt(residual.resolution)
         while len(ledger) < self._update.batch_size:
             candidates = gather(residual, touched, self._direction)
             verdicts = certify(
@@ -166,21 +168,25 @@ class Peeling:
             )
             self._trace.append(round_)
             yield round_
-        if len(ledger) and float(ledger.peeled.sample_error.max()) > math.sqrt(residual.resolution):
+            # A mask that is in doubt cannot be refined any more: do not wait for the stall.
+            if refinable and float(peeled.sample_error.max()) > 64 * half_the_digits:
+                refinable = self._refine()
+        if len(ledger) and float(ledger.peeled.sample_error.max()) > half_the_digits:
             self._refine()
 
     def _hides_something(self) -> bool:
-        """Whether some neuron's residual is more than rounding, but less than its error."""
+        """Whether some neuron's residual is more than its error, but not enough to be read."""
         residual = self._residual
         size = residual.bias.abs()
-        hidden = (size <= CLEAR * residual.row_error) & (size > SLACK * residual.sent.error)
+        hidden = (size > SLACK * residual.bias_error) & (size <= CLEAR * residual.row_error)
         return bool(hidden.any())
 
     def _refine(self) -> bool:
         """Refine all samples and start over from the update; says whether anything was gained."""
         residual, ledger = self._residual, self._ledger
-        if not len(ledger):
+        if self._refined_at == len(ledger):
             return False
+        self._refined_at = len(ledger)
         refined = refine(
             ledger.peeled,
             ledger.labels,

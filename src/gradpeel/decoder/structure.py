@@ -87,7 +87,7 @@ class Structure:
             on = fires[i, live]
             if int((~on).sum()) <= basis.shape[1]:
                 continue
-            vector, error[i] = _null_vector(basis[~on], basis.T @ (c[i, live] / weight))
+            vector, error[i] = _null_vector(basis, on, basis.T @ (c[i, live] / weight))
             if not bool(error[i].isfinite()):
                 continue
             found = torch.where(on, basis @ vector * weight, 0.0)
@@ -112,26 +112,32 @@ class Structure:
         return self._basis
 
 
-def _null_vector(matrix: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The vector that the matrix (m, k) makes smallest, by inverse iteration, and its error.
+def _null_vector(basis: Tensor, on: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+    """The combination of columns that is smallest where `on` is not, by inverse iteration.
 
-    The error is the ratio of the smallest two singular values: how well the vector stands out.
+    Returns it with its error, the ratio of the smallest two singular values: how well it stands
+    out.
     """
-    gram = matrix.T @ matrix
-    # The smallest eigenvalue is zero up to rounding, of either sign.
-    shift = 8 * torch.finfo(gram.dtype).eps * torch.eye(len(gram), dtype=gram.dtype)
-    factor, failed = torch.linalg.cholesky_ex(gram + shift)
+    # Columns are orthonormal, so the Gram matrix of the silent rows follows from the firing ones,
+    # which are fewer. Its smallest eigenvalue is zero up to rounding, of either sign.
+    identity = torch.eye(basis.shape[1], dtype=basis.dtype)
+    gram = (1 + 8 * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[on]
+    factor, failed = torch.linalg.cholesky_ex(gram)
     if int(failed):
         return start, start.new_tensor(torch.inf)
-    vector = start / start.norm()
+    vector = _iterate(factor, start)
+    # The runner-up, kept apart from the first.
+    other = _iterate(factor, torch.ones_like(vector), away_from=vector)
+    silent = basis[~on]
+    return vector, (silent @ vector).norm() / (silent @ other).norm()
+
+
+def _iterate(factor: Tensor, start: Tensor, away_from: Tensor | None = None) -> Tensor:
+    """Unit vector after a few steps of inverse iteration."""
+    vector = start
     for _ in range(3):
         vector = torch.cholesky_solve(vector[:, None], factor)[:, 0]
+        if away_from is not None:
+            vector = vector - away_from * (away_from @ vector)
         vector = vector / vector.norm()
-    other = torch.ones_like(vector)
-    for _ in range(3):
-        other = other - vector * (vector @ other)
-        other = torch.cholesky_solve(other[:, None], factor)[:, 0]
-        other = other / other.norm()
-    other = other - vector * (vector @ other)
-    second = (matrix @ other).norm() / other.norm()
-    return vector, (matrix @ vector).norm() / second
+    return vector
