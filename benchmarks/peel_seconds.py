@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +58,8 @@ def main() -> None:
         audit = gp.audit(network, batch.x, batch.y, design=SolitonData(batch.auxiliary))
         target = gp.split(audit.model)
         gradient = audit.update.gradients[target.weight_name]
-        peel = cpu_seconds(lambda a=audit: gp.peel(a.model, a.update), given.repeat)
-        floor = cpu_seconds(lambda g=gradient, t=target: g @ t.weight.T, given.repeat)
+        peel = cpu_seconds(partial(gp.peel, audit.model, audit.update), given.repeat)
+        floor = cpu_seconds(partial(torch.matmul, gradient, target.weight.T), given.repeat)
         found = f"{audit.score.recovered:5d} {audit.recovery.cascade_length:11d}"
         print(f"{batch_size:5d} {found} {peel:11.2f} {floor:9.2f} {peel / floor:6.1f}")
 

@@ -41,6 +41,7 @@ class Audit:
 
     Attributes:
         design: how the server set the target.
+        features: number of inputs of the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
         y: (batch,) their labels.
@@ -54,6 +55,7 @@ class Audit:
     """
 
     design: Design
+    features: int
     model: nn.Module
     x: Tensor
     y: Tensor
@@ -79,7 +81,7 @@ class Audit:
             "weights": self.design.weights,
             "batch_size": score.batch_size,
             "neurons": self.exposure.grid.shape[0],
-            "features": self.update_features,
+            "features": self.features,
             "seed": self.seed,
             "dtype": str(self.update.dtype).removeprefix("torch."),
             "reduction": self.update.reduction,
@@ -106,11 +108,6 @@ class Audit:
             ],
             "seconds": self.seconds,
         }
-
-    @property
-    def update_features(self) -> int:
-        """Number of inputs of the target."""
-        return split(self.model).features
 
 
 def audit(
@@ -171,6 +168,7 @@ def audit(
     needed = CLEAR * ROUNDING * torch.finfo(update.dtype).eps
     return Audit(
         design=design,
+        features=target.features,
         model=shaped,
         x=x,
         y=y,

@@ -125,6 +125,7 @@ class Peeling:
         self._structure = Structure(self._residual.sent, update.batch_size)
         self._trace: list[Round] = []
         self._refined_at = 0
+        self._vague = False
 
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
@@ -171,6 +172,8 @@ class Peeling:
             # A mask that is in doubt cannot be refined any more: do not wait for the stall.
             if refinable and float(peeled.sample_error.max()) > 64 * half_the_digits:
                 refinable = self._refine()
+                touched = everywhere if refinable else touched
+        self._vague = vague
         if len(ledger) and float(ledger.peeled.sample_error.max()) > half_the_digits:
             self._refine()
 
@@ -288,6 +291,11 @@ class Peeling:
             return (
                 f"the update is explained; the gradients of the other {expected - found} samples "
                 f"are below its dtype's resolution"
+            )
+        if self._vague:
+            return (
+                f"none of the other {expected - found} samples can be certified: "
+                "where one may stand alone, what is left of the update is too inexact"
             )
         return f"no neuron isolates one of the other {expected - found} samples"
 

@@ -99,7 +99,7 @@ def _setting(audit: Audit) -> str:
     neurons, batch_size = audit.exposure.grid.shape
     return (
         f"batch of {batch_size}, {counted(neurons, 'neuron')} on "
-        f"{counted(audit.update_features, 'input')}, {_dtype(audit)}; "
+        f"{counted(audit.features, 'input')}, {_dtype(audit)}; "
         f"decoded within {math.ceil(audit.seconds * 10) / 10:.1f} seconds"
     )
 
