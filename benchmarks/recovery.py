@@ -60,6 +60,8 @@ class Row:
     recovered: int
     reachable: int
     faint: int
+    inexact: int
+    hidden: int
     missed: int
     beyond_oracle: int
     false_certificates: int
@@ -111,6 +113,8 @@ def measure(cell: Cell, data_dir: Path, neurons: int) -> Row:
         recovered=score.recovered,
         reachable=int(reached.sum()),
         faint=score.outcomes.count(Outcome.FAINT),
+        inexact=score.outcomes.count(Outcome.INEXACT),
+        hidden=score.outcomes.count(Outcome.HIDDEN),
         missed=score.outcomes.count(Outcome.MISSED),
         beyond_oracle=sum(was and not could for was, could in zip(recovered, reached, strict=True)),
         false_certificates=score.false_certificates,
@@ -248,7 +252,8 @@ def findings(rows: list[Row]) -> list[str]:
         f"more than 0.01 below it: {len(short)} cells",
         *(
             f"  {row.dataset} {row.method} B={row.batch_size} seed {row.seed}: {row.recovered} of "
-            f"{row.reachable} reachable, {row.faint} faint, {row.missed} missed"
+            f"{row.reachable} reachable, {row.faint} faint, {row.inexact} inexact, "
+            f"{row.hidden} hidden, {row.missed} missed"
             for row in short
         ),
         f"largest absolute error of a recovered sample: {max(r.max_abs_error for r in rows):.1e}",

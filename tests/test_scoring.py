@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradpeel.decoder import Recovery
 from gradpeel.exposure import Exposure
-from gradpeel.scoring import TOLERANCE, Outcome, Score, score, signals
+from gradpeel.scoring import TOLERANCE, Outcome, Score, explain, score, signals
 from gradpeel.target import split
 from support import SmallRound, make_round
 
@@ -262,3 +262,17 @@ def test_a_faint_sample_has_a_weak_signal() -> None:
     strength = signals(target, round_.x, y, Exposure.of(grid))
     assert strength[0] > 0.99
     assert 0 < strength[1] < 1e-3
+
+
+def test_missed_samples_are_explained_by_what_the_decoder_knew() -> None:
+    found = scored(X[:1], [0])
+    assert found.outcomes[1:] == (Outcome.MISSED, Outcome.MISSED, Outcome.UNREACHED)
+    # Neuron 1 comes to isolate sample 1; sample 2 waits behind it at neuron 2.
+    c = GRID * 1e-6
+    vague, sharp = torch.full((3,), 1e-8), torch.full((3,), 1e-20)
+    exposed = Exposure.of(GRID)
+    inexact = explain(found, exposed, c, vague, enough=1e7)
+    hidden = (Outcome.HIDDEN, Outcome.UNREACHED)
+    assert inexact.outcomes == (Outcome.RECOVERED, Outcome.INEXACT, *hidden)
+    exact = explain(found, exposed, c, sharp, enough=1e7)
+    assert exact.outcomes == (Outcome.RECOVERED, Outcome.MISSED, *hidden)

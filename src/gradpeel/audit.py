@@ -15,6 +15,7 @@ Example:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.tolerances import CLEAR, ROUNDING
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.exposure import Exposure, exposure
-from gradpeel.scoring import Outcome, Score, score, signals
+from gradpeel.scoring import Outcome, Score, explain, score, sensitivities, signals
 from gradpeel.target import split, with_first_layer
 from gradpeel.update import Reduction, Update
 
@@ -163,9 +164,19 @@ def audit(
     recovery = peeling.recovery()
     seconds = time.perf_counter() - started
 
-    strength = signals(split(shaped).to(torch.float64), x, y.long(), exposed)
+    truth = split(shaped).to(torch.float64)
+    strength = signals(truth, x, y.long(), exposed)
     # Three digits of a sample must survive the roundings of what it was summed up with.
-    needed = CLEAR * ROUNDING * torch.finfo(update.dtype).eps
+    resolution = torch.finfo(update.dtype).eps
+    needed = CLEAR * ROUNDING * resolution
+    scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
+    scored = explain(
+        scored,
+        exposed,
+        sensitivities(truth, x, y.long(), exposed)[0] * update.share,
+        peeling.neuron_errors,
+        enough=1 / math.sqrt(resolution),
+    )
     return Audit(
         design=design,
         features=target.features,
@@ -175,7 +186,7 @@ def audit(
         update=update,
         exposure=exposed,
         recovery=recovery,
-        score=score(recovery, x, y, exposure=exposed, signals=strength, needed=needed),
+        score=scored,
         signals=strength,
         seed=seed,
         seconds=seconds,

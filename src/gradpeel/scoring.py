@@ -7,7 +7,7 @@ sample's: close enough to round to the very same 8-bit picture. Anything else th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
@@ -17,7 +17,7 @@ from gradpeel.decoder.recovery import Recovery
 from gradpeel.exposure import Exposure
 from gradpeel.target import Target
 
-__all__ = ["TOLERANCE", "Outcome", "Score", "score", "signals"]
+__all__ = ["TOLERANCE", "Outcome", "Score", "explain", "score", "sensitivities", "signals"]
 
 TOLERANCE = 1 / 512
 
@@ -28,6 +28,8 @@ class Outcome(StrEnum):
     RECOVERED = "recovered"
     FAINT = "gradient below the dtype's resolution"
     COARSE = "the dtype has fewer digits than a certificate needs"
+    INEXACT = "what the cascade leaves of it is too inexact to prove"
+    HIDDEN = "within reach only behind another sample that was not recovered"
     MISSED = "missed although peeling the activation grid reaches it"
     UNREACHED = "not reached by peeling"
 
@@ -157,11 +159,7 @@ def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
         (batch,) the largest such share over the neurons that come to isolate the sample, or 1 - p_y
         if that is smaller; 0 for samples that peeling does not reach.
     """
-    activations = target.pre_activations(target.front(x.double())).relu()
-    logits, pull = torch.func.vjp(target.tail, activations)[:2]
-    others = torch.softmax(logits, 1).scatter(1, y[:, None], 0.0)
-    gradient = others.scatter(1, y[:, None], -others.sum(1, keepdim=True))
-    c = (pull(gradient)[0].T * exposure.grid).abs()  # (neurons, batch)
+    c, gradient = sensitivities(target, x, y, exposure)
     share = c / c.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     # A neuron comes to isolate the sample that falls last of those that fire it, if it falls alone.
     never = len(y) + 1
@@ -170,4 +168,55 @@ def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
     isolates = exposure.grid & (order == last) & (last < never)
     isolates &= isolates.sum(1, keepdim=True) == 1
     strongest: Tensor = (share * isolates).amax(0)
-    return torch.minimum(strongest, gradient.abs().amax(1))
+    return torch.minimum(strongest, gradient)
+
+
+def sensitivities(
+    target: Target, x: Tensor, y: Tensor, exposure: Exposure
+) -> tuple[Tensor, Tensor]:
+    """How much each sample adds at each neuron, |c|, for a loss summed over the batch.
+
+    Args:
+        target: the target, in float64.
+        x: (batch, *sample_shape) the true samples.
+        y: (batch,) the true labels.
+        exposure: the batch's activation grid.
+
+    Returns:
+        (neurons, batch) sensitivities, and (batch,) the size of the loss gradient at the logits.
+    """
+    activations = target.pre_activations(target.front(x.double())).relu()
+    logits, pull = torch.func.vjp(target.tail, activations)[:2]
+    others = torch.softmax(logits, 1).scatter(1, y[:, None], 0.0)
+    gradient = others.scatter(1, y[:, None], -others.sum(1, keepdim=True))
+    return (pull(gradient)[0].T * exposure.grid).abs(), gradient.abs().amax(1)
+
+
+def explain(
+    found: Score, exposure: Exposure, sensitivities: Tensor, errors: Tensor, *, enough: float
+) -> Score:
+    """Say more of samples that were missed although the activation grid reaches them.
+
+    Args:
+        found: the score.
+        exposure: the batch's activation grid.
+        sensitivities: (neurons, batch) |c| of the true samples, as in the update.
+        errors: (neurons,) the decoder's own estimate of its error at each neuron, at the end.
+        enough: how far above its error a residual must stand to carry half the dtype's digits. A
+            sample that does is missed for no good reason.
+
+    Returns:
+        The score, with INEXACT or HIDDEN in place of MISSED where that is so.
+    """
+    recovered = torch.tensor([outcome is Outcome.RECOVERED for outcome in found.outcomes])
+    left = exposure.grid & ~recovered
+    alone = left & (left.sum(1, keepdim=True) == 1)
+    tiny = torch.finfo(torch.float64).tiny
+    clearest = (sensitivities * alone / errors[:, None].clamp(min=tiny)).amax(0)
+    outcomes = list(found.outcomes)
+    for i, outcome in enumerate(outcomes):
+        if outcome is Outcome.MISSED and not bool(alone[:, i].any()):
+            outcomes[i] = Outcome.HIDDEN
+        elif outcome is Outcome.MISSED and float(clearest[i]) < enough:
+            outcomes[i] = Outcome.INEXACT
+    return replace(found, outcomes=tuple(outcomes))

@@ -157,6 +157,19 @@ def test_knows_who_was_entered(features: int) -> None:
     assert book.ledger.knows(again, error + 1e-4).tolist() == expected.tolist()
 
 
+@BOTH_SPACES
+def test_a_millionth_of_an_entry_is_no_difference(features: int) -> None:
+    # Twins this close are one sample, however exactly they are read.
+    book = books(features)
+    book.enter(1)
+    error = torch.full((len(book.ledger),), 1e-15).double()
+    known = book.ledger.peeled.coordinates
+    generator = torch.Generator().manual_seed(0)
+    noise = book.residual.scale * torch.randn(known.shape, generator=generator, dtype=known.dtype)
+    assert bool(book.ledger.knows(known + 5e-7 * noise, error).all())
+    assert not bool(book.ledger.knows(known + 5e-6 * noise, error).any())
+
+
 def same_slowly(these: Tensor, those: Tensor, error: Tensor, scale: float) -> list[list[bool]]:
     return [
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 
 import pytest
@@ -17,20 +17,20 @@ from gradpeel.target import Tail, split
 from support import SmallRound, make_batch, make_model
 from truth import Truth
 
-TAILS: dict[str, list[nn.Module]] = {
-    "one layer": [nn.Linear(30, 5)],
-    "no bias": [nn.Linear(30, 5, bias=False)],
-    "deep": [nn.Linear(30, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 5)],
-    "smooth": [nn.Linear(30, 12), nn.GELU(), nn.LayerNorm(12), nn.Linear(12, 5)],
-    "no next layer": [nn.LayerNorm(30), nn.Linear(30, 5)],
-    "nothing but a norm": [nn.LayerNorm(30)],
+TAILS: dict[str, Callable[[], list[nn.Module]]] = {
+    "one layer": lambda: [nn.Linear(30, 5)],
+    "no bias": lambda: [nn.Linear(30, 5, bias=False)],
+    "deep": lambda: [nn.Linear(30, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 5)],
+    "smooth": lambda: [nn.Linear(30, 12), nn.GELU(), nn.LayerNorm(12), nn.Linear(12, 5)],
+    "no next layer": lambda: [nn.LayerNorm(30), nn.Linear(30, 5)],
+    "nothing but a norm": lambda: [nn.LayerNorm(30)],
 }
 
 
 def round_with(tail: str, *, seed: int = 0, batch: int = 6) -> SmallRound:
     torch.manual_seed(seed)
     body = make_model(10, 30, 5, seed=seed)
-    model = nn.Sequential(body[0], body[1], *copy.deepcopy(TAILS[tail])).double()
+    model = nn.Sequential(body[0], body[1], *TAILS[tail]()).double()
     x, y = make_batch(10, batch, 5, seed=seed)
     return SmallRound(model, x, y, local_update(model, x, y))
 

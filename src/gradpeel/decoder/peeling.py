@@ -217,6 +217,11 @@ class Peeling:
             chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
         return chosen[: self._update.batch_size - len(ledger)]
 
+    @property
+    def neuron_errors(self) -> Tensor:
+        """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
+        return self._residual.row_error
+
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
         ledger, update = self._ledger, self._update

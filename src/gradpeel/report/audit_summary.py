@@ -155,9 +155,16 @@ def _fault(number: int) -> str:
 
 def _missing(audit: Audit) -> list[tuple[str, str]]:
     """What became of the others, by name where peeling could reach them."""
-    faint, coarse, missed, unreached = (
+    faint, coarse, inexact, hidden, missed, unreached = (
         [i for i, outcome in enumerate(audit.score.outcomes) if outcome is wanted]
-        for wanted in (Outcome.FAINT, Outcome.COARSE, Outcome.MISSED, Outcome.UNREACHED)
+        for wanted in (
+            Outcome.FAINT,
+            Outcome.COARSE,
+            Outcome.INEXACT,
+            Outcome.HIDDEN,
+            Outcome.MISSED,
+            Outcome.UNREACHED,
+        )
     )
     rows = []
     if faint:
@@ -167,6 +174,12 @@ def _missing(audit: Audit) -> list[tuple[str, str]]:
     if coarse:
         why = f"reachable, but {_dtype(audit)} has fewer digits than a certificate needs"
         rows.append((f"{len(coarse)} not provable", why))
+    if inexact:
+        why = "reachable, but what the cascade leaves of them is too inexact to prove"
+        rows.append((f"{len(inexact)} inexact", f"no. {listing(inexact)}: {why}"))
+    if hidden:
+        why = "reachable only behind one that was not recovered"
+        rows.append((f"{len(hidden)} hidden", f"no. {listing(hidden)}: {why}"))
     if missed:
         why = "reachable, but the decoder stopped short of them"
         rows.append((f"{len(missed)} missed", f"no. {listing(missed)}: {why}"))
