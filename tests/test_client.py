@@ -251,7 +251,6 @@ def test_errors(call: Callable[[], object], message: str) -> None:
     assert str(caught.value) == message
 
 
-@pytest.mark.xfail(strict=True, reason="a traceback out of torch, not a line")
 @pytest.mark.parametrize(
     "call",
     [

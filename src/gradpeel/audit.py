@@ -24,10 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpeel.client import local_update
+from gradpeel.client import check_dtype, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.tolerances import CLEAR, ROUNDING
 from gradpeel.designs import Design, Layer, Passive
+from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.scoring import Outcome, Score, explain, score, sensitivities, signals
 from gradpeel.target import split, with_first_layer
@@ -144,6 +145,10 @@ def audit(
         InputError: the batch does not fit the network.
     """
     design = design or Passive()
+    if seed < 0:
+        raise InputError(f"seed={seed}: expected an integer of at least 0")
+    if dtype is not None:
+        check_dtype(dtype)
     target = split(model)
     layer = design.shape(
         Layer(target.weight.double(), target.bias.double()),

@@ -20,7 +20,7 @@ from torch.nn import functional
 from gradpeel.errors import InputError
 from gradpeel.update import DTYPES, Reduction, Update
 
-__all__ = ["gradients", "local_update"]
+__all__ = ["check_dtype", "gradients", "local_update"]
 
 
 def local_update(
@@ -43,9 +43,10 @@ def local_update(
     Raises:
         InputError: an empty batch, labels that do not fit it or the network, or a wrong dtype.
     """
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError("model: no parameter requires a gradient: there is nothing to send")
     dtype = dtype or next(model.parameters()).dtype
-    if dtype not in DTYPES:
-        raise InputError(f"dtype={dtype}: expected float64, float32, bfloat16 or float16")
+    check_dtype(dtype)
     _check_batch(x, y)
     worker = copy.deepcopy(model).to(dtype)
     share = 1.0 / len(x) if reduction == "mean" else 1.0
@@ -60,14 +61,33 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, *, share: float) -> dict[s
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.enable_grad():
-        logits = model(x)
+        logits = _run(model, x)
         _check_labels(y, logits)
         loss = functional.cross_entropy(logits, y.long(), reduction="sum") * share
     found = torch.autograd.grad(loss, list(named.values()), materialize_grads=True)
     return dict(zip(named, (gradient.detach() for gradient in found), strict=True))
 
 
+def _run(model: nn.Module, x: Tensor) -> Tensor:
+    try:
+        logits: Tensor = model(x)
+    except (RuntimeError, ValueError, IndexError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
+        ) from error
+    return logits
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """Refuse a dtype that no client computes in."""
+    if dtype not in DTYPES:
+        raise InputError(f"dtype={dtype}: expected float64, float32, bfloat16 or float16")
+
+
 def _check_batch(x: Tensor, y: Tensor) -> None:
+    if x.ndim < 2:
+        raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape)")
     if len(x) == 0:
         raise InputError("x: an empty batch: expected at least one sample")
     if y.ndim != 1 or len(y) != len(x):
