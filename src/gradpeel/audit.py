@@ -77,7 +77,7 @@ class Audit:
 
     def as_dict(self) -> dict[str, object]:
         """The numbers of this audit as plain values, for JSON; samples are not among them."""
-        score, recovery = self.score, self.recovery
+        score = self.score
         return {
             "design": self.design.name,
             "weights": self.design.weights,
@@ -94,13 +94,7 @@ class Audit:
             "label_accuracy": score.label_accuracy,
             "false_certificates": score.false_certificates,
             "repeats": score.repeats,
-            "rounds": recovery.cascade_length,
-            "recovered_by_round": [round_.certified for round_ in recovery.trace],
-            "complete": recovery.complete,
-            "explained": recovery.explained,
-            "mismatch": recovery.mismatch,
-            "evidence": list(recovery.evidence),
-            "stopped": recovery.stopped,
+            **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,
             "unrecovered_but_reachable": [

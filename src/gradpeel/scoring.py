@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.recovery import Recovery
+from gradpeel.decoder.simulation import loss_gradient
 from gradpeel.exposure import Exposure
 from gradpeel.target import Target
 
@@ -187,8 +188,7 @@ def sensitivities(
     """
     activations = target.pre_activations(target.front(x.double())).relu()
     logits, pull = torch.func.vjp(target.tail, activations)[:2]
-    others = torch.softmax(logits, 1).scatter(1, y[:, None], 0.0)
-    gradient = others.scatter(1, y[:, None], -others.sum(1, keepdim=True))
+    gradient = loss_gradient(logits, y)
     return (pull(gradient)[0].T * exposure.grid).abs(), gradient.abs().amax(1)
 
 

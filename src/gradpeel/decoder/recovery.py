@@ -98,6 +98,18 @@ class Recovery:
         """Number of rounds that certified something."""
         return sum(1 for round_ in self.trace if round_.certified)
 
+    def as_dict(self) -> dict[str, object]:
+        """How the cascade went, as plain values for JSON; samples are not among them."""
+        return {
+            "rounds": self.cascade_length,
+            "recovered_by_round": [round_.certified for round_ in self.trace],
+            "complete": self.complete,
+            "explained": self.explained,
+            "mismatch": self.mismatch,
+            "evidence": list(self.evidence),
+            "stopped": self.stopped,
+        }
+
     def label_counts(self, classes: int) -> Tensor:
         """(classes,) how often each label was recovered."""
         return torch.bincount(self.labels, minlength=classes)

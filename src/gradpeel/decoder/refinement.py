@@ -29,7 +29,7 @@ __all__ = ["Fit", "Refined", "refine"]
 GAIN = 0.1
 """Both errors are estimates: a fit replaces what the cascade read only if it gains a digit."""
 
-_TRIMS = 6
+_TRIMS = 12
 """How often contaminated neurons are left out before the fit is given up."""
 
 _SHARP = 1e-12
@@ -171,10 +171,12 @@ def _fit_explained(peeled: Peeled, residual: Residual) -> Fit | None:
             return None
         fit = _factor((c * weights).T, explained, weights, error)
         gap = residual.sent.bias - fit.scale(residual.sent.bias) @ c
-        contaminated = explained & ((gap * weights).abs() > SLACK)
-        if not bool(contaminated.any()):
+        off_by = torch.where(explained, (gap * weights).abs(), 0.0)
+        worst = float(off_by.max())
+        if worst <= SLACK:
             return fit
-        explained &= ~contaminated
+        # One neuron far off spoils the fit at all others: only the worst go at once.
+        explained &= off_by < max(SLACK, worst / 10)
     return None
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradpeel.target import Tail
 
-__all__ = ["Probe", "Simulated", "simulate"]
+__all__ = ["Probe", "Simulated", "loss_gradient", "simulate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,21 +69,21 @@ def simulate(tail: Tail, activations: Tensor, labels: Tensor, probe: Probe) -> S
     """
     moves = (activations > 0) * probe.unit_error
     logits, wobble = torch.func.jvp(tail, (activations,), (moves,))[:2]
-    gradient, change = _loss_gradient(logits, labels, wobble)
+    p = torch.softmax(logits, 1)
+    change = p * (wobble - (p * wobble).sum(1, keepdim=True))
+    gradient = loss_gradient(logits, labels)
     margin = gradient.abs().amax(1)
     v, c = _pull_back(tail, activations, gradient * probe.share)
     return Simulated(v, c, change.abs().amax(1) / margin, margin, logits.shape[1])
 
 
-def _loss_gradient(logits: Tensor, labels: Tensor, wobble: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient p - e_y, and its change when the logits move by `wobble`.
+def loss_gradient(logits: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy's gradient at the logits, p - e_y, (n, classes).
 
     1 - p_y is summed from the other classes, so that it keeps its digits.
     """
-    p = torch.softmax(logits, 1)
-    others = p.scatter(1, labels[:, None], 0.0)
-    gradient = others.scatter(1, labels[:, None], -others.sum(1, keepdim=True))
-    return gradient, p * (wobble - (p * wobble).sum(1, keepdim=True))
+    others = torch.softmax(logits, 1).scatter(1, labels[:, None], 0.0)
+    return others.scatter(1, labels[:, None], -others.sum(1, keepdim=True))
 
 
 def _pull_back(tail: Tail, activations: Tensor, cotangent: Tensor) -> tuple[Tensor, Tensor]:
