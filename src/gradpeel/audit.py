@@ -15,6 +15,7 @@ Example:
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -143,6 +144,10 @@ def audit(
         raise InputError(f"seed={seed}: expected an integer of at least 0")
     if dtype is not None:
         check_dtype(dtype)
+    if isinstance(design, type | str) or not hasattr(design, "shape"):
+        raise InputError(f"design={design!r}: expected a design such as gradpeel.designs.Passive()")
+    # Simulated on the CPU, wherever model and data live.
+    model, x, y = copy.deepcopy(model).cpu(), torch.as_tensor(x).cpu(), torch.as_tensor(y).cpu()
     target = split(model)
     layer = design.shape(
         Layer(target.weight.double(), target.bias.double()),

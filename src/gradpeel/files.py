@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from gradpeel.errors import InputError
 
-__all__ = ["Header", "Npz", "replacing", "write_files"]
+__all__ = ["Header", "Npz", "replacing", "write_files", "write_npz"]
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,14 @@ class Npz:
             raise InputError(f"{self.path}: {field} cannot be read: {reason}") from None
 
 
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays under any names; `numpy.savez` keeps some of them for its own arguments."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                npy.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Write beside `path` and move into place at the end, so that no half-written file is left.
@@ -163,7 +171,7 @@ def write_files(out: Path, contents: Mapping[str, bytes]) -> list[Path]:
         InputError: the directory cannot be written to.
     """
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror or error}") from None
     for name, content in contents.items():

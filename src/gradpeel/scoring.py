@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     """What became of one sample of the batch."""
 
     RECOVERED = "recovered"
-    FAINT = "gradient below the dtype's resolution"
+    FAINT = "gradient too small to be certified in this dtype"
     COARSE = "the dtype has fewer digits than a certificate needs"
     INEXACT = "what the cascade leaves of it is too inexact to prove"
     HIDDEN = "within reach only behind another sample that was not recovered"

@@ -22,12 +22,13 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from gradpeel.errors import InputError
-from gradpeel.files import Header, Npz, replacing
+from gradpeel.files import Header, Npz, replacing, write_npz
 
 __all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
 
@@ -38,6 +39,7 @@ MAX_BYTES = 16 * 2**30
 T = TypeVar("T")
 _FORMAT = "gradpeel-update-1"
 _NPZ_META = "__gradpeel__"
+_META_BYTES = 65_536
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +104,8 @@ def save_update(update: Update, path: str | Path) -> Path:
         if update.dtype == torch.bfloat16:
             raise InputError(f"{path}: npz cannot hold bfloat16; use a .safetensors file")
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        with replacing(path) as partial, partial.open("wb") as file:
-            # NumPy's stubs take every keyword of savez for its own flag.
-            np.savez(
-                file, **cast("dict[str, Any]", {_NPZ_META: np.array(json.dumps(meta)), **arrays})
-            )
+        with replacing(path) as partial:
+            write_npz(partial, {_NPZ_META: np.array(json.dumps(meta)), **arrays})
     else:
         raise InputError(f"{path}: expected a file ending in .safetensors or .npz")
     return path
@@ -181,12 +180,18 @@ def _read_npz(path: Path, max_bytes: int) -> tuple[dict[str, Tensor], dict[str, 
         headers = {name: file.header(name) for name in file.fields}
         meta = _npz_meta(file, headers.pop(_NPZ_META, None))
         for name, header in headers.items():
-            if header.dtype.kind != "f":
-                raise InputError(f"{path}: {name}: dtype {header.dtype}: expected floating point")
+            if header.dtype.kind != "f" or header.dtype.itemsize > 8:
+                rule = "expected float64, float32 or float16"
+                raise InputError(f"{path}: {name}: dtype {header.dtype}: {rule}")
         size = sum(header.size * header.dtype.itemsize for header in headers.values())
         if size > max_bytes:
             raise InputError(f"{path}: {size} bytes unpacked: more than the limit of {max_bytes}")
-        return {name: torch.from_numpy(file.read(name)) for name in headers}, meta
+        return {name: _tensor(file.read(name)) for name in headers}, meta
+
+
+def _tensor(array: NDArray[Any]) -> Tensor:
+    # torch knows only the byte order of the machine it runs on.
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
 
 
 def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
@@ -194,11 +199,11 @@ def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
     if header is None:
         return {}
     rule = f"{file.path}: {_NPZ_META}: expected a JSON object of text"
-    if header.dtype.kind != "U" or header.size != 1:
+    if header.dtype.kind != "U" or header.size != 1 or header.dtype.itemsize > _META_BYTES:
         raise InputError(rule)
     try:
         meta = json.loads(str(file.read(_NPZ_META)))
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         raise InputError(rule) from None
     if not isinstance(meta, dict):
         raise InputError(rule)

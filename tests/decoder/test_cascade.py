@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradpeel.audit import audit
+from gradpeel.audit import Audit, audit
 from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, candidates, peel, peeling
 from gradpeel.decoder.candidates import Candidates, gather
@@ -138,20 +138,59 @@ def test_a_sample_with_next_to_no_gradient_hides_nobody(size: float) -> None:
     assert reached <= set(truths)
 
 
-def test_refinement_lets_a_stalled_cascade_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Large weights behind the target: gradients of all sizes, of which float32 keeps few digits.
-    model = make_model(40, 200, 4)
+def surest(seed: int, scale: float, batch: int) -> Audit:
+    """A float32 round with large weights behind the target: gradients of all sizes, few digits."""
+    model = make_model(40, 200, 4, seed=seed)
     with torch.no_grad():
-        model.get_parameter("2.weight").mul_(30.0)
-    batch = make_batch(40, 60, 4)
-    design = SolitonData(make_batch(40, 60, 4, seed=1000)[0])
-    refined = audit(model, *batch, design=design, dtype=torch.float32)
+        model.get_parameter("2.weight").mul_(scale)
+    design = SolitonData(make_batch(40, batch, 4, seed=seed + 1000)[0])
+    x, y = make_batch(40, batch, 4, seed=seed)
+    return audit(model, x, y, design=design, dtype=torch.float32, seed=seed)
+
+
+def test_refinement_lets_stalled_cascades_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = 0, 2
+    refined = [surest(seed, 30.0, 60) for seed in seeds]
     monkeypatch.setattr(Peeling, "_refine", lambda _: False)
-    plain = audit(model, *batch, design=design, dtype=torch.float32)
-    for found in (refined, plain):
+    plain = [surest(seed, 30.0, 60) for seed in seeds]
+    for found in (*refined, *plain):
         assert found.score.false_certificates == found.score.repeats == 0
         assert found.score.label_accuracy == 1.0
-    assert refined.score.recovered >= plain.score.recovered + 10
+    gained = [a.score.recovered - b.score.recovered for a, b in zip(refined, plain, strict=True)]
+    assert min(gained) >= 0
+    assert sum(gained) >= 10
+
+
+@pytest.mark.parametrize(
+    ("seed", "scale"),
+    [
+        (0, 15.0),
+        (1, 15.0),
+        (0, 30.0),
+        (1, 30.0),
+        pytest.param(
+            4,
+            30.0,
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="one sample read twice, once with a trace of another: neither `distinct` "
+                "nor the substitution notices",
+            ),
+        ),
+        pytest.param(
+            11,
+            15.0,
+            marks=pytest.mark.xfail(
+                strict=True, reason="a sample with 2.6 % of another passes for exact to 2e-4"
+            ),
+        ),
+    ],
+)
+def test_sure_predictions_in_few_digits_certify_nothing_false(seed: int, scale: float) -> None:
+    found = surest(seed, scale, 40)
+    assert found.score.recovered >= 30
+    assert found.score.false_certificates == found.score.repeats == 0
+    assert found.score.label_accuracy == 1.0
 
 
 @pytest.mark.parametrize("seed", range(3))

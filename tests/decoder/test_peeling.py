@@ -175,7 +175,7 @@ def test_a_sample_without_gradient_is_named_not_hidden() -> None:
     assert -1 not in truths
     assert 0 not in truths
     assert recovery.faint
-    assert "below its dtype's resolution" in recovery.stopped
+    assert "too faint to be certified in float64" in recovery.stopped
 
 
 def test_declared_range_turns_samples_away() -> None:

@@ -61,7 +61,7 @@ def test_update_explained_although_samples_are_missing(part: Audit, printed: Pri
     faint = dataclasses.replace(part.recovery, faint=True, explained=1 - 1e-12)
     text = flat(printed(peel_summary(faint, classes=10)))
     assert "explains all but 1.0e-12 of it" in text
-    assert "what is missing is below the resolution" in text
+    assert "what is missing is too faint" in text
 
 
 def test_many_classes(whole: Audit, printed: Printed) -> None:

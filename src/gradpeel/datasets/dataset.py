@@ -152,7 +152,7 @@ class Dataset:
         return len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
     """What one audit runs on.
 

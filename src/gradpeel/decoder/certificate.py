@@ -17,13 +17,18 @@ Formal guarantees, for an accepted candidate read from neuron j:
 - Support. It has no sensitivity above the error at a neuron whose residual is already zero.
 - Weight of evidence. The chance that a mixture would satisfy these equations as well as it does is
   at most CHANCE: the number of labels tried times the product of the relative mismatches, entries
-  too small to tell counting for nothing.
+  too small to tell counting for nothing. Where that is not enough, its sensitivities must lie in
+  the column space of the update (see `gradpeel.decoder.structure`).
+- Two classes. There the equations count only as far as the loss gradient responds to the candidate.
 - Exactness. Its error, corrected by how well the equations hold, is at most EXACT.
 - Relativity. Multiplying the whole update by a constant, together with the loss, changes no
   verdict.
 
-The peeling loop adds two: no sample is accepted twice, and none outside a declared data range.
-What is not promised: a sample that does not come back is not thereby safe.
+When a cascade has stalled the loop asks once more, not strictly: then mismatches of the bias and
+next-layer equations up to half the digits of the dtype are accepted, as a trace of a sample with
+next to no gradient; all else holds. The loop adds three guarantees: no sample is accepted twice,
+none outside a declared data range, and none whose numbers are not those it was certified by. What
+is not promised: a sample that does not come back is not thereby safe.
 """
 
 from __future__ import annotations
@@ -102,6 +107,11 @@ def certify(
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
     chance = simulated.classes * torch.stack([test.chance for test in tests]).prod(0)
+    if simulated.classes == 2:
+        # With two classes a certain prediction is +-(1, -1) for every sample, so that mixtures such
+        # as a + b - c satisfy the equations to the last digit: as far as the loss gradient does not
+        # respond to the candidate, they prove nothing, and the structure of the update must.
+        chance = chance / simulated.response.clamp(torch.finfo(z.dtype).tiny, 1.0)
 
     # The equations measure the error too: how far they are off, in units of the tracked error,
     # corrects it, so that neither pessimism nor a trace of another sample piles up unseen.

@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +30,10 @@ from gradpeel.decoder.certificate import Verdicts, certify
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.recovery import Recovery, Round
 from gradpeel.decoder.refinement import refine
-from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.simulation import Probe
 from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import CLEAR, SLACK
+from gradpeel.decoder.tolerances import CLEAR, LOOSEST, SLACK
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 from gradpeel.update import Update, norm
@@ -97,12 +98,21 @@ class Peeling:
         data_range: tuple[float, float] | None = None,
         use_next_layer: bool = True,
     ) -> None:
-        self._model = model
-        self._update = update
-        self._target = split(model).to(dtype=torch.float64)
-        _check_belongs(model, self._target, update)
+        if not isinstance(update, Update):
+            raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
+        # All of it is decoded on the CPU, wherever the model lives.
+        self._model = copy.deepcopy(model).cpu()
+        self._update = replace(
+            update, gradients={name: g.detach().cpu() for name, g in update.gradients.items()}
+        )
+        update = self._update
+        self._target = split(self._model).to(dtype=torch.float64)
+        _check_belongs(self._model, self._target, update)
         if data_range is not None and not data_range[0] < data_range[1]:
             raise InputError(f"data_range={data_range}: expected the smaller value first")
+        # A shape that does not fit is told now, not after the cascade.
+        empty = torch.zeros(0, self._target.features, dtype=torch.float64)
+        self._target.front.invert(empty, sample_shape)
         self._sample_shape = sample_shape
         self._range = data_range
         self._residual = Residual(self._target, update, use_next=use_next_layer)
@@ -138,11 +148,13 @@ class Peeling:
         half_the_digits = math.sqrt(residual.resolution)
         while len(ledger) < self._update.batch_size:
             candidates = gather(residual, touched, self._direction)
-            verdicts = certify(
-                candidates, residual, tail, self._probe, self._structure, strict=strict
-            )
-            vague |= bool(verdicts.vague.any())
-            chosen = self._choose(candidates, verdicts)
+            chosen = candidates.neurons[:0]
+            if len(candidates):
+                verdicts = certify(
+                    candidates, residual, tail, self._probe, self._structure, strict=strict
+                )
+                vague |= bool(verdicts.vague.any())
+                chosen = self._choose(candidates, verdicts)
             if not len(chosen):
                 # Stalled. What is known can be made more exact, and then fainter samples show; and
                 # what hides the rest may be a sample with next to no gradient: look once more,
@@ -208,9 +220,11 @@ class Peeling:
     def _choose(self, candidates: Candidates, verdicts: Verdicts) -> Tensor:
         """Indices of accepted candidates that are new, distinct and within the declared range."""
         ledger = self._ledger
+        # Two readings are the same sample if they agree as far as either can be trusted.
+        trusted = torch.maximum(verdicts.peeled.sample_error, verdicts.mismatch)
         chosen = verdicts.accepted.nonzero()[:, 0]
-        chosen = chosen[~ledger.knows(candidates.coordinates[chosen], candidates.error[chosen])]
-        chosen = chosen[ledger.distinct(candidates.coordinates[chosen], candidates.error[chosen])]
+        chosen = chosen[~ledger.knows(candidates.coordinates[chosen], trusted[chosen])]
+        chosen = chosen[ledger.distinct(candidates.coordinates[chosen], trusted[chosen])]
         if self._range is not None:
             own = self._residual.bias[candidates.neurons[chosen]]
             rows = ledger.read(candidates, chosen, own)
@@ -225,21 +239,24 @@ class Peeling:
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
         ledger, update = self._ledger, self._update
-        samples = self._target.front.invert(ledger.rows(), self._sample_shape)
-        gap, mismatch = self._check(samples)
-        everything = len(ledger) == update.batch_size
+        rows = ledger.rows()
+        kept = self._agrees(rows)
+        samples = self._target.front.invert(rows[kept], self._sample_shape)
+        labels = ledger.labels[kept]
+        gap, mismatch = self._check(samples, labels)
         # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
         reproduced = gap <= math.sqrt(self._residual.resolution)
+        everything = len(labels) == update.batch_size
         return Recovery(
             samples=samples,
-            labels=ledger.labels,
-            residuals=ledger.residuals,
-            errors=ledger.peeled.sample_error,
-            chances=ledger.chances,
-            equations=ledger.equations,
-            rounds=ledger.rounds,
-            sources=ledger.sources,
-            isolating=tuple(ledger.isolating),
+            labels=labels,
+            residuals=ledger.residuals[kept],
+            errors=ledger.peeled.sample_error[kept],
+            chances=ledger.chances[kept],
+            equations=ledger.equations[kept],
+            rounds=ledger.rounds[kept],
+            sources=ledger.sources[kept],
+            isolating=tuple(ledger.isolating[i] for i in kept.nonzero()[:, 0].tolist()),
             evidence=self._evidence(),
             trace=tuple(self._trace),
             batch_size=update.batch_size,
@@ -247,8 +264,19 @@ class Peeling:
             mismatch=mismatch,
             faint=reproduced and not everything,
             complete=reproduced and everything,
-            stopped=self._why(reproduced=reproduced),
+            stopped=self._why(len(labels), reproduced=reproduced),
         )
+
+    def _agrees(self, rows: Tensor) -> Tensor:
+        """(n,) mask: samples whose numbers are those they were certified by.
+
+        The cascade works with pre-activations; the numbers come from another system of equations. A
+        sample for which the two do not agree is withdrawn.
+        """
+        peeled, residual = self._ledger.peeled, self._residual
+        given = residual.pre_activations(peeled.coordinates)
+        off = rms(self._target.pre_activations(rows) - given) / residual.spread
+        return off <= torch.clamp(SLACK * peeled.sample_error, min=LOOSEST)
 
     def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
         low, high = bounds
@@ -256,7 +284,7 @@ class Peeling:
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
-    def _check(self, samples: Tensor) -> tuple[float, float]:
+    def _check(self, samples: Tensor, labels: Tensor) -> tuple[float, float]:
         """Certificate rule 6: compare the recovered samples' own gradient with the update.
 
         Returns the relative gap over all layers, and the worst one over explained neurons.
@@ -264,10 +292,9 @@ class Peeling:
         target, sent = self._target, self._update.gradients
         if not len(samples):
             return 1.0, 0.0
-        worker = copy.deepcopy(self._model).double()
-        labels = self._ledger.labels
+        worker = copy.deepcopy(self._model).double().requires_grad_(requires_grad=True)
         own = client.gradients(worker, samples, labels, share=self._update.share)
-        gap = {name: sent[name].double() - own[name] for name in sent if name in own}
+        gap = {name: gradient.double() - own[name] for name, gradient in sent.items()}
         left = gap[target.weight_name].norm(dim=1)
         size = sent[target.weight_name].double().norm(dim=1)
         explained = self._residual.quiet & (size > 0)
@@ -276,7 +303,7 @@ class Peeling:
             if bool(explained.any())
             else left.new_zeros(())
         )
-        return norm(gap) / (norm({name: sent[name] for name in gap}) or 1.0), float(worst)
+        return norm(gap) / (norm(sent) or 1.0), float(worst)
 
     def _evidence(self) -> tuple[str, ...]:
         kinds = ["firing", "bias equation", "support"]
@@ -288,21 +315,42 @@ class Peeling:
             kinds.append("data range")
         return tuple(kinds)
 
-    def _why(self, *, reproduced: bool) -> str:
-        found, expected = len(self._ledger), self._update.batch_size
-        if found == expected:
-            return "the whole batch is recovered"
-        if reproduced:
-            return (
-                f"the update is explained; the gradients of the other {expected - found} samples "
-                f"are below its dtype's resolution"
-            )
-        if self._vague:
-            return (
-                f"none of the other {expected - found} samples can be certified: "
-                "where one may stand alone, what is left of the update is too inexact"
-            )
-        return f"no neuron isolates one of the other {expected - found} samples"
+    def _why(self, found: int, *, reproduced: bool) -> str:
+        """Why the cascade ended: the first of these that is so."""
+        expected = self._update.batch_size
+        rest = f"the other {expected - found} samples"
+        dtype = str(self._update.dtype).removeprefix("torch.")
+        reasons = (
+            (
+                not bool(self._residual.sent.bias.any()),
+                "the update is zero: there is nothing in it",
+            ),
+            (found == expected and reproduced, "the whole batch is recovered"),
+            (
+                found == expected,
+                "as many samples as the batch holds are certified, but the update holds more",
+            ),
+            (
+                found == 0,
+                (
+                    "no candidate can be certified: none stands alone, or batch size, reduction "
+                    "or weights are not the client's"
+                ),
+            ),
+            (
+                reproduced,
+                f"the update is explained: {rest} are too faint to be certified in {dtype}",
+            ),
+            (
+                self._vague,
+                (
+                    f"none of {rest} can be certified: where one may stand alone, what is left of "
+                    "the update is too inexact"
+                ),
+            ),
+            (True, f"no neuron isolates one of {rest}"),
+        )
+        return next(reason for holds, reason in reasons if holds)
 
 
 def _check_belongs(model: nn.Module, target: Target, update: Update) -> None:

@@ -61,8 +61,8 @@ class Recovery:
         explained: share of the update (all its layers, by norm) that the samples reproduce.
         mismatch: worst relative gap between the update and the samples' own gradient on the neurons
             that count as explained; a number far above the dtype's resolution is a warning.
-        faint: the update is explained although samples are missing: their gradients are below the
-            resolution of its dtype.
+        faint: the update is explained although samples are missing: their gradients are too small
+            to be certified in its dtype.
         complete: the samples are as many as the batch and reproduce the whole update, all layers.
         stopped: why the cascade ended, in a sentence.
     """

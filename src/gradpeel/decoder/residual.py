@@ -26,7 +26,7 @@ from gradpeel.decoder.tolerances import CLEAR, ROUNDING, SLACK
 from gradpeel.target import Target
 from gradpeel.update import Update
 
-__all__ = ["Residual", "Sent"]
+__all__ = ["Residual", "Sent", "rms"]
 
 
 @dataclass(frozen=True, eq=False)

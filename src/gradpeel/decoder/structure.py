@@ -1,9 +1,9 @@
 """Structure: evidence that needs neither label, loss nor batch size.
 
 The target's weight gradient is G = C^T X, with a row of C for each sample, zero wherever the sample
-does not fire. So, while the batch is smaller than the layer, the true sensitivities of every sample
-lie in the column space of the gradient *as it was sent*, before and after any peeling. Those
-computed for a mixture fire at the wrong neurons and lie outside.
+does not fire. So, while the batch is smaller than the layer and than the number of features, the
+true sensitivities of every sample lie in the column space of the gradient *as it was sent*, before
+and after any peeling. Those computed for a mixture fire at the wrong neurons and lie outside.
 
 What the test is worth is counted, not assumed: a neuron whose unit vector lies in the space
 (leverage 1) says nothing, so the number of equations is the sum of 1 - leverage over the neurons
@@ -102,7 +102,8 @@ class Structure:
         The gradient has no more rank than the batch has samples, so as many random combinations of
         its columns span it.
         """
-        if self._rank >= int(live.sum()):
+        # In neuron space there are more features than neurons; in input space the width is theirs.
+        if self._rank >= min(int(live.sum()), self._sent.rows.shape[1]):
             return None
         if self._basis is None:
             rows = self._sent.rows[live] / self._sent.error[live, None]

@@ -76,7 +76,7 @@ def completeness(recovery: Recovery) -> str:
     share = f"all but {scientific(gap)}" if gap < 1e-3 else percent(recovery.explained)
     explained = f"the samples' own gradient explains {share} of it, over all layers"
     if recovery.faint:
-        return f"{explained}; what is missing is below the resolution of its numbers"
+        return f"{explained}; what is missing is too faint to be certified"
     if len(recovery) == recovery.batch_size:
         return f"not proven complete: {explained}"
     return f"not complete: {explained}"
