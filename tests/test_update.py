@@ -307,41 +307,25 @@ def test_a_wrong_file_is_refused(tmp_path: Path, case: str) -> None:
         load_update(path)
 
 
-def gap(reason: str) -> pytest.MarkDecorator:
-    """A file that is met with a traceback, not a line, until it is."""
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
-UNMET: dict[str, tuple[Callable[[Path], Path], pytest.MarkDecorator]] = {
-    "numbers of another machine": (
-        lambda folder: npz(folder, a=np.ones(2, ">f8")),
-        gap("ValueError: torch takes native byte order only"),
-    ),
-    "long doubles": (
-        lambda folder: npz(folder, a=np.ones(2, np.longdouble)),
-        gap("TypeError: torch knows no such dtype"),
-    ),
-    "deep JSON": (
-        lambda folder: npz(folder, "[" * 100_000, a=np.ones(2)),
-        gap("RecursionError out of json.loads"),
-    ),
-    "digits without end": (
-        lambda folder: npz(folder, '{"batch_size": ' + "1" * 5000 + "}", a=np.ones(2)),
-        gap("ValueError out of json.loads"),
+STRANGE: dict[str, Callable[[Path], Path]] = {
+    "numbers of another machine": lambda folder: npz(folder, a=np.ones(2, ">f8")),
+    "long doubles": lambda folder: npz(folder, a=np.ones(2, np.longdouble)),
+    "deep JSON": lambda folder: npz(folder, "[" * 100_000, a=np.ones(2)),
+    "digits without end": lambda folder: npz(
+        folder, '{"batch_size": ' + "1" * 5000 + "}", a=np.ones(2)
     ),
 }
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=UNMET[case][1]) for case in UNMET])
+@pytest.mark.parametrize("case", STRANGE)
 def test_a_strange_file_is_refused_or_read(tmp_path: Path, case: str) -> None:
-    path = UNMET[case][0](tmp_path)
+    path = STRANGE[case](tmp_path)
     try:
         load_update(path, batch_size=8)
     except InputError as error:
         assert str(error).startswith(f"{path}: ")  # noqa: PT017
 
 
-@gap("IsADirectoryError, TypeError and RuntimeError out of the writers")
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_what_cannot_be_saved_is_told_in_a_line(tmp_path: Path, ending: str) -> None:
     (tmp_path / f"folder{ending}").mkdir()
@@ -498,7 +482,7 @@ def test_a_folder_that_is_none_is_named(tmp_path: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "writer"), [(".safetensors", (module, "save")), (".npz", (np, "savez"))]
+    ("ending", "writer"), [(".safetensors", (module, "save")), (".npz", (module, "write_npz"))]
 )
 def test_a_broken_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, writer: tuple[object, str]

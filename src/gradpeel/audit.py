@@ -146,9 +146,12 @@ def audit(
         check_dtype(dtype)
     if isinstance(design, type | str) or not hasattr(design, "shape"):
         raise InputError(f"design={design!r}: expected a design such as gradpeel.designs.Passive()")
-    # Simulated on the CPU, wherever model and data live.
-    model, x, y = copy.deepcopy(model).cpu(), torch.as_tensor(x).cpu(), torch.as_tensor(y).cpu()
     target = split(model)
+    # Simulated on the CPU, wherever model and data live.
+    x, y = torch.as_tensor(x).cpu(), torch.as_tensor(y).cpu()
+    if target.weight.device.type != "cpu":
+        model = copy.deepcopy(model).cpu()
+        target = split(model)
     layer = design.shape(
         Layer(target.weight.double(), target.bias.double()),
         batch_size=len(x),

@@ -132,7 +132,7 @@ def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                npy.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+                npy.write_array(stream, np.asarray(array, order="C"), allow_pickle=False)
 
 
 @contextmanager
@@ -150,7 +150,10 @@ def replacing(path: Path) -> Iterator[Path]:
     partial = Path(name)
     try:
         yield partial
-        partial.replace(path)
+        try:
+            partial.replace(path)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         partial.unlink(missing_ok=True)
 

@@ -86,16 +86,21 @@ def save_update(update: Update, path: str | Path) -> Path:
     """Write `update` to a `.safetensors` or `.npz` file, whole or not at all.
 
     Raises:
-        InputError: another file ending, or a dtype npz cannot hold (bfloat16).
+        InputError: another file ending, a dtype npz cannot hold (bfloat16), a name that the formats
+            use themselves, or a place that cannot be written.
     """
     path = Path(path)
+    for name in (_NPZ_META, "__metadata__"):
+        if name in update.gradients:
+            raise InputError(f"{path}: {name}: the file formats keep this name for themselves")
     meta = {
         "format": _FORMAT,
         "batch_size": str(update.batch_size),
         "reduction": update.reduction,
     }
     tensors = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in update.gradients.items()
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in update.gradients.items()
     }
     if path.suffix == ".safetensors":
         with replacing(path) as partial:
@@ -180,9 +185,10 @@ def _read_npz(path: Path, max_bytes: int) -> tuple[dict[str, Tensor], dict[str, 
         headers = {name: file.header(name) for name in file.fields}
         meta = _npz_meta(file, headers.pop(_NPZ_META, None))
         for name, header in headers.items():
-            if header.dtype.kind != "f" or header.dtype.itemsize > 8:
-                rule = "expected float64, float32 or float16"
-                raise InputError(f"{path}: {name}: dtype {header.dtype}: {rule}")
+            if header.dtype.kind != "f":
+                raise InputError(f"{path}: {name}: dtype {header.dtype}: expected floating point")
+            if header.dtype.itemsize > 8:
+                raise InputError(f"{path}: {name}: dtype {header.dtype}: expected at most float64")
         size = sum(header.size * header.dtype.itemsize for header in headers.values())
         if size > max_bytes:
             raise InputError(f"{path}: {size} bytes unpacked: more than the limit of {max_bytes}")
@@ -203,7 +209,7 @@ def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
         raise InputError(rule)
     try:
         meta = json.loads(str(file.read(_NPZ_META)))
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise InputError(rule) from None
     if not isinstance(meta, dict):
         raise InputError(rule)

@@ -31,7 +31,9 @@ class Structure:
 
     def __init__(self, sent: Sent, batch_size: int) -> None:
         self._sent = sent
-        self._rank = batch_size + _OVERSAMPLING
+        self._batch_size = batch_size
+        # In neuron space there are more features than neurons; in input space the width is theirs.
+        self._rank = min(batch_size + _OVERSAMPLING, sent.rows.shape[1])
         self._basis: Tensor | None = None
 
     @property
@@ -102,8 +104,7 @@ class Structure:
         The gradient has no more rank than the batch has samples, so as many random combinations of
         its columns span it.
         """
-        # In neuron space there are more features than neurons; in input space the width is theirs.
-        if self._rank >= min(int(live.sum()), self._sent.rows.shape[1]):
+        if self._rank >= int(live.sum()) or self._batch_size >= self._sent.rows.shape[1]:
             return None
         if self._basis is None:
             rows = self._sent.rows[live] / self._sent.error[live, None]
