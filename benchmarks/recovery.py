@@ -4,7 +4,8 @@
 
 DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. Every cell (data set, method,
 batch size, seed) is a pure function of its name. Rows are appended as they come, so an interrupted
-run goes on where it stopped; delete the file to start over.
+run goes on where it stopped; delete the file to start over, and give every width and version of
+the code its own.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from gradpeel.networks import mlp
 from gradpeel.paper import DATASET_TITLES, published_rates
 from gradpeel.scoring import Outcome
 
-METHODS = ("SF-Ind", "SF-Mir", "SD-Ind", "SD-Mir", "TW-Ind", "TW-Mir", "Passive")
+METHODS = tuple(PAPER_METHODS)
 BATCH_SIZES = (64, 128, 256, 512, 1024)
 
 
@@ -131,6 +132,7 @@ def run(
 ) -> list[Row]:
     """Measure the cells that `out` does not hold yet, appending each; returns all of them."""
     wanted = sorted(set(cells))
+    _mend(out)
     done = {row.cell: row for row in _read(out)}
     todo = [cell for cell in wanted if cell not in done]
     # One thread a worker: cells are the parallelism. A forked worker would inherit torch's pool.
@@ -157,15 +159,19 @@ def run(
     return [done[cell] for cell in wanted]
 
 
+def _mend(out: Path) -> None:
+    """Cut off a last line that a kill left unfinished; its cell is measured again."""
+    if out.exists():
+        text = out.read_bytes()
+        out.write_bytes(text[: text.rfind(b"\n") + 1])
+
+
 def _read(out: Path) -> Iterator[Row]:
     if not out.exists():
         return
     kinds = {"str": str, "int": int, "float": float}
     with out.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            # A line cut short by a kill is measured again.
-            if None in line.values():
-                continue
             yield Row(
                 **{field.name: kinds[str(field.type)](line[field.name]) for field in fields(Row)}
             )
