@@ -27,7 +27,7 @@ from gradpeel.networks import mlp
 from gradpeel.report import save_figures
 from gradpeel.report.words import counted
 
-__all__ = ["Demonstration", "run_demo"]
+__all__ = ["FOLDERS", "Demonstration", "run_demo"]
 
 
 class Demonstration(NamedTuple):
@@ -50,6 +50,10 @@ _CASES = (
     _Case("breast_cancer", batch_size=128, neurons=1000),
     _Case("photos", batch_size=260, neurons=2000),
 )
+
+
+FOLDERS = tuple(case.data for case in _CASES)
+"""What a demo leaves in its directory."""
 
 
 def run_demo(

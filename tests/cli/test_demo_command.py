@@ -26,10 +26,17 @@ def test_the_demo_says_what_it_does_and_where_its_pictures_are(
     assert first.stdout.splitlines() == ["seed 3", "see gradpeel-demo/digits/samples.png"]
     assert Path("gradpeel-demo/digits/audit.json").is_file()
 
-    again = CliRunner().invoke(main, ["demo"])
-    assert again.exit_code == 2
+    (Path("gradpeel-demo") / "digits" / "old.png").touch()
+    again = CliRunner().invoke(main, ["demo", "--seed", "4"])
+    assert again.exit_code == 0
+    assert again.stdout.splitlines() == ["seed 4", "see gradpeel-demo/digits/samples.png"]
+    assert [path.name for path in Path.cwd().iterdir()] == ["gradpeel-demo"]
+
+    (Path("gradpeel-demo") / "thesis.txt").touch()
+    foreign = CliRunner().invoke(main, ["demo"])
+    assert foreign.exit_code == 2
     line = "error: gradpeel-demo: holds files: expected a new or an empty directory\n"
-    assert (again.stdout, again.stderr) == ("", line)
+    assert foreign.stderr == line
 
 
 def test_a_demo_that_is_interrupted_leaves_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,10 @@ def demo_command(
     *,
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Write the pictures into this new or empty directory."),
+        typer.Option(
+            metavar="DIR",
+            help="Write the pictures here: a new or an empty directory, or an earlier demo.",
+        ),
     ] = Path("gradpeel-demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seeds every draw.")] = 0,
 ) -> None:
@@ -24,9 +28,15 @@ def demo_command(
 
     The data comes with scikit-learn; nothing is downloaded.
     """
-    with private_directory(out) as folder:
-        from gradpeel.demo import run_demo  # noqa: PLC0415 -- torch is slow to import
+    from gradpeel.demo import FOLDERS, run_demo  # noqa: PLC0415 -- torch is slow to import
 
+    held = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
+    is_earlier = bool(held) and held <= set(FOLDERS)
+    place = out.with_name(f"{out.name}.new") if is_earlier else out
+    with private_directory(place) as folder:
         run_demo(folder, seed=seed, on_progress=typer.echo)
+    if is_earlier:  # it goes only now that the new one is whole
+        shutil.rmtree(out)
+        place.rename(out)
     for picture in sorted(out.rglob("*.png")):
         typer.echo(f"see {picture}")
