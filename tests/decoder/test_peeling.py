@@ -6,6 +6,7 @@ import copy
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 import gradpeel as gp
 from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, Recovery, peel
+from gradpeel.networks import mlp
 from gradpeel.scoring import signals
 from gradpeel.update import Update
 from support import SmallRound, make_batch, make_model, make_round, truths_of
@@ -274,6 +276,20 @@ def test_mixtures_alone_are_never_certified(seed: int) -> None:
         first.bias.add_(50.0)
     x, y = make_batch(24, 8, 4, seed=seed)
     assert len(peel(model, local_update(model, x, y))) == 0
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("seed", range(10))
+def test_whole_number_mixtures_of_certain_samples_are_no_samples(seed: int, classes: int) -> None:
+    # Large inputs make every prediction certain: p - e_y is +-1 at two classes, and a + b - c
+    # satisfies every equation of the certificate.
+    rng = np.random.default_rng([seed, classes, 20])
+    x = torch.tensor(rng.normal(size=(24, 20)) * 100)
+    y = torch.tensor(rng.integers(0, classes, 24))
+    rng.normal(size=(24, 20))
+    model = mlp(20, classes, hidden=(60,), rng=rng)
+    found = gp.audit(model, x, y, design=gp.designs.Passive("gaussian"), seed=seed)
+    assert found.score.false_certificates == 0
 
 
 def test_decodes_the_same_way_every_time() -> None:

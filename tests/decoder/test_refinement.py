@@ -155,6 +155,19 @@ def test_a_neuron_that_only_looks_explained_is_left_out(features: int, trace: fl
     assert float(stage.off(refined.peeled).max()) < 1e-12
 
 
+@BOTH_SPACES
+def test_a_fit_that_contradicts_what_was_read_is_not_believed(features: int) -> None:
+    round_ = make_round(features=features, neurons=100, batch=8)
+    stage = Stage(round_, EVERYBODY, error=1e-9, off=1e-15)
+    # Somebody unknown, too faint to be seen, fires wherever sample 3 does and cancels in the bias.
+    fired = round_.exposure.grid[:, 3]
+    stranger = stage.residual.scale * torch.ones(stage.residual.rows.shape[1]).double()
+    stage.residual.sent.rows[fired] += 1e-5 * stage.truth.c[3, fired, None] * stranger
+    refined = stage.refined()
+    peeled = stage.peeled if refined is None else refined.peeled
+    assert bool((stage.off(peeled) <= SLACK * peeled.sample_error).all())
+
+
 def test_none_where_the_explained_neurons_do_not_determine_the_samples() -> None:
     # Everybody fires everywhere: with one sample unknown, no neuron is explained.
     model = make_model(12, 40, 4)

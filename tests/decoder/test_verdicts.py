@@ -10,7 +10,7 @@ import torch
 from gradpeel.decoder.candidates import Candidates, gather
 from gradpeel.decoder.certificate import Verdicts, _measure_c, _measure_v, certify
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.simulation import Probe
+from gradpeel.decoder.simulation import Probe, simulate
 from gradpeel.decoder.structure import Structure
 from support import SmallRound, make_round
 from truth import Truth
@@ -55,13 +55,18 @@ def test_the_chance_is_that_of_the_equations_for_every_label_tried(seed: int) ->
     luck = (2 * verdicts.mismatch).clamp(min=resolution)
     assert len(stage.lonely)
     assert len(stage.pooled)
-    torch.testing.assert_close(verdicts.chance[stage.lonely], 5 * luck[stage.lonely])
+    z = stage.candidates.pre_activations
+    simulated = simulate(stage.truth.target.tail, z.clamp(min=0), verdicts.labels, stage.probe)
+    # An equation that does not respond to the candidate would hold for anything.
+    telling = simulated.response.clamp(max=1.0)
+    expected = 5 * luck / telling
+    torch.testing.assert_close(verdicts.chance[stage.lonely], expected[stage.lonely])
     # Each further neuron that isolates the sample is one more equation.
     for i in stage.pooled.tolist():
         count = len(stage.candidates.isolating(i))
         assert int(verdicts.equations[i]) == count
         assert 5 * resolution**count <= verdicts.chance[i] * 1.001
-        assert verdicts.chance[i] <= 5 * luck[i] ** count * 1.001
+        assert verdicts.chance[i] <= 5 * luck[i] ** count / telling[i] * 1.001
 
 
 @SEEDS

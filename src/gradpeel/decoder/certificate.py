@@ -19,7 +19,7 @@ Formal guarantees, for an accepted candidate read from neuron j:
   at most CHANCE: the number of labels tried times the product of the relative mismatches, entries
   too small to tell counting for nothing. Where that is not enough, its sensitivities must lie in
   the column space of the update (see `gradpeel.decoder.structure`).
-- Two classes. There the equations count only as far as the loss gradient responds to the candidate.
+- Response. Equations count only as far as the loss gradient responds to the candidate.
 - Exactness. Its error, corrected by how well the equations hold, is at most EXACT.
 - Relativity. Multiplying the whole update by a constant, together with the loss, changes no
   verdict.
@@ -107,11 +107,10 @@ def certify(
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
     chance = simulated.classes * torch.stack([test.chance for test in tests]).prod(0)
-    if simulated.classes == 2:
-        # With two classes a certain prediction is +-(1, -1) for every sample, so that mixtures such
-        # as a + b - c satisfy the equations to the last digit: as far as the loss gradient does not
-        # respond to the candidate, they prove nothing, and the structure of the update must.
-        chance = chance / simulated.response.clamp(torch.finfo(z.dtype).tiny, 1.0)
+    # A prediction that is certain and wrong has p - e_y = +-1 at two classes, whatever the sample,
+    # so that mixtures such as a + b - c satisfy the equations to the last digit. As far as the loss
+    # gradient does not respond to the candidate they prove nothing; the structure must.
+    chance = chance / simulated.response.clamp(torch.finfo(z.dtype).tiny, 1.0)
 
     # The equations measure the error too: how far they are off, in units of the tracked error,
     # corrects it, so that neither pessimism nor a trace of another sample piles up unseen.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.peeled import Peeled, typical
-from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.simulation import Probe, simulate
 from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import SLACK
@@ -77,8 +77,11 @@ def refine(
     fit = _fit_explained(_sharpened(peeled, structure), residual)
     if fit is None:
         return None
-    better = fit.error < peeled.sample_error * GAIN
     fitted = fit.solve(residual.sent.rows, residual.sent.bias)
+    # A fit that gains a digit must still agree with what was read: a trace of somebody unknown can
+    # move it unseen.
+    moved = rms(fitted - peeled.coordinates) / residual.scale
+    better = (fit.error < peeled.sample_error * GAIN) & (moved <= SLACK * peeled.sample_error)
     coordinates = torch.where(better[:, None], fitted, peeled.coordinates)
     error = torch.where(better, fit.error, peeled.sample_error)
     z = residual.pre_activations(coordinates)
