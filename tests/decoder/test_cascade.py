@@ -35,6 +35,39 @@ def test_a_known_sample_is_not_chosen_again() -> None:
     assert not len(cascade._choose(again, verdicts))
 
 
+def test_two_readings_are_compared_as_far_as_they_can_be_trusted() -> None:
+    round_ = make_round(batch=6)
+    cascade = Peeling(round_.model, round_.update)
+    next(iter(cascade))
+    residual = cascade._residual
+    residual.restore()
+    again = gather(residual, torch.ones_like(residual.quiet), cascade._direction)
+    verdicts = certify(again, residual, cascade._target.tail, cascade._probe, cascade._structure)
+    # Read again with a trace of another: a thousandth off, which is what its equations say too.
+    trace = 1e-3 * residual.scale * again.coordinates.roll(1, 0).sign()
+    traced = replace(again, coordinates=again.coordinates + trace)
+    assert len(cascade._choose(traced, verdicts))
+    told = replace(verdicts, mismatch=torch.full_like(verdicts.mismatch, 1e-3))
+    assert not len(cascade._choose(traced, told))
+
+
+@pytest.mark.parametrize("features", [12, 120])
+def test_numbers_that_are_not_those_certified_are_withdrawn(features: int) -> None:
+    round_ = make_round(features=features, batch=6)
+    cascade = Peeling(round_.model, round_.update)
+    list(cascade)
+    whole = cascade.recovery()
+    assert whole.complete
+    cascade._ledger._rows[2] *= 1.1
+    rest = cascade.recovery()
+    kept = [i for i in range(6) if i != 2]
+    assert not rest.complete
+    assert torch.equal(rest.samples, whole.samples[kept])
+    for part in ("labels", "residuals", "errors", "chances", "equations", "rounds", "sources"):
+        assert torch.equal(getattr(rest, part), getattr(whole, part)[kept])
+    assert rest.isolating == tuple(whole.isolating[i] for i in kept)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sample_read_from_several_neurons_is_chosen_once(
     seed: int, monkeypatch: pytest.MonkeyPatch
