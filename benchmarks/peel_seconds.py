@@ -20,6 +20,7 @@ import torch
 import gradpeel as gp
 from gradpeel.datasets import draw_batch, load
 from gradpeel.designs import SolitonData
+from gradpeel.exposure import peel_grid
 from gradpeel.networks import mlp
 
 
@@ -46,7 +47,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dataset = load(given.data_dir / f"{given.dataset}.npz")
     print(f"{given.dataset}, Soliton-Data, 1000 neurons, float64, one thread")
-    print("batch  recovered  rounds  peel (s)  W1 G (s)  ratio")
+    print("batch  recovered  rounds  peel (s)  W1 G (s)  ratio  grid peel (ms)")
     for batch_size in map(int, given.batch_sizes.split(",")):
         batch = draw_batch(dataset, batch_size)
         network = mlp(
@@ -60,8 +61,9 @@ def main() -> None:
         gradient = audit.update.gradients[target.weight_name]
         peel = cpu_seconds(partial(gp.peel, audit.model, audit.update), given.repeat)
         floor = cpu_seconds(partial(torch.matmul, gradient, target.weight.T), given.repeat)
+        grid = 1e3 * cpu_seconds(partial(peel_grid, audit.exposure.grid), 20)
         found = f"{audit.score.recovered:5d} {audit.recovery.cascade_length:11d}"
-        print(f"{batch_size:5d} {found} {peel:11.2f} {floor:9.2f} {peel / floor:6.1f}")
+        print(f"{batch_size:5d} {found} {peel:11.2f} {floor:9.2f} {peel / floor:6.1f} {grid:15.2f}")
 
 
 if __name__ == "__main__":
