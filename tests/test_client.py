@@ -14,6 +14,8 @@ from torch.nn import functional
 
 from gradpeel.client import gradients, local_update
 from gradpeel.errors import InputError
+from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
+from gradpeel.update import Reduction
 from support import SmallRound, make_batch, make_model, make_round
 
 EVERY_DTYPE = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -84,6 +86,7 @@ def test_equals_the_paper_s_formulas_for_two_layers(round_: SmallRound) -> None:
 def test_parts_of_a_batch_add_up_to_it(round_: SmallRound, data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(round_.x)))
     share = round_.update.share
+    assert share is not None
     parts = [
         gradients(round_.model, x, y, share=share)
         for x, y in zip(torch.split(round_.x, cut), torch.split(round_.y, cut), strict=True)
@@ -130,6 +133,115 @@ def test_labels_of_every_integer_dtype_are_the_same_labels(dtype: torch.dtype) -
     update = local_update(round_.model, round_.x, round_.y.to(dtype))
     for name, gradient in update.gradients.items():
         assert torch.equal(gradient, round_.update.gradients[name])
+
+
+WEIGHTS = (0.5, 2.0, 1.0)
+LOSSES: dict[str, tuple[Loss, Callable[..., Tensor]]] = {
+    "smoothed": (
+        CrossEntropy(label_smoothing=0.1),
+        lambda out, y, **how: functional.cross_entropy(out, y, label_smoothing=0.1, **how),
+    ),
+    "weighted": (
+        CrossEntropy(class_weights=WEIGHTS),
+        lambda out, y, **how: functional.cross_entropy(
+            out, y, torch.tensor(WEIGHTS).to(out), **how
+        ),
+    ),
+    "squared": (MeanSquaredError(), functional.mse_loss),
+    "multi-label": (BinaryCrossEntropy(), functional.binary_cross_entropy_with_logits),
+}
+
+
+def targets_of(loss: Loss, y: Tensor) -> Tensor:
+    """Labels for the cross-entropy, a number in [0, 1] for each of three outputs for the others."""
+    return y if isinstance(loss, CrossEntropy) else torch.linspace(0, 1, 3 * len(y)).view(-1, 3)
+
+
+def by_backward(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Tensor]:
+    """What a client's own training loop would find, and PyTorch's own reduction."""
+    model.zero_grad()
+    loss().backward()  # type: ignore[no-untyped-call]
+    found = {name: p.grad for name, p in model.named_parameters()}
+    return {name: gradient for name, gradient in found.items() if gradient is not None}
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize(("loss", "torch_s"), LOSSES.values(), ids=LOSSES)
+def test_every_loss_is_what_a_training_loop_minimises(
+    loss: Loss, torch_s: Callable[..., Tensor], reduction: Reduction
+) -> None:
+    model, (x, labels) = make_model(6, 10, 3, (5,)), make_batch(6, 7, 3)
+    y = targets_of(loss, labels)
+    update = local_update(model, x, y, loss=loss, reduction=reduction)
+    like = y if isinstance(loss, CrossEntropy) else y.double()
+    expected = by_backward(model, lambda: torch_s(model(x), like, reduction=reduction))
+    assert (update.batch_size, update.reduction) == (7, reduction)
+    for name, gradient in update.gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("loss", "_"), LOSSES.values(), ids=LOSSES)
+def test_parts_add_up_for_every_loss(loss: Loss, _: object) -> None:
+    model, (x, labels) = make_model(6, 10, 3), make_batch(6, 7, 3)
+    y = targets_of(loss, labels)
+    share = 1 / loss.denominator(y)
+    parts = [
+        gradients(model, x[at], y[at], share=share, loss=loss) for at in (slice(3), slice(3, 7))
+    ]
+    for name, whole in local_update(model, x, y, loss=loss).gradients.items():
+        total = torch.stack([part[name] for part in parts]).sum(0)
+        torch.testing.assert_close(whole, total, rtol=1e-10, atol=1e-12)
+
+
+def training_model() -> nn.Sequential:
+    """The usual layers, in training mode."""
+    return nn.Sequential(
+        nn.Linear(6, 10),
+        nn.ReLU(),
+        nn.Dropout(0.4),
+        nn.Linear(10, 8),
+        nn.BatchNorm1d(8),
+        nn.GELU(),
+        nn.LayerNorm(8),
+        nn.Tanh(),
+        nn.Linear(8, 3),
+    ).double()
+
+
+def test_dropout_and_batch_norm_do_what_training_does() -> None:
+    model, (x, y) = training_model(), make_batch(6, 7, 3)
+    update = local_update(copy.deepcopy(model), x, y, seed=5)
+
+    def loss() -> Tensor:
+        torch.manual_seed(5)
+        return functional.cross_entropy(model(x), y)
+
+    expected = by_backward(model, loss)
+    for name, gradient in update.gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-10, atol=1e-12)
+    quiet = local_update(copy.deepcopy(model).eval(), x, y, seed=5)
+    assert not torch.allclose(quiet.gradients["0.weight"], update.gradients["0.weight"])
+
+
+def test_a_seed_names_what_is_dropped() -> None:
+    model, (x, y) = training_model(), make_batch(6, 7, 3)
+    before = torch.get_rng_state()
+    one, same, other = (local_update(model, x, y, seed=seed).gradients for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["0.weight"], other["0.weight"])
+
+
+@pytest.mark.parametrize("dtype", EVERY_DTYPE, ids=str)
+@pytest.mark.parametrize(("loss", "_"), LOSSES.values(), ids=LOSSES)
+def test_the_usual_layers_train_in_every_dtype(loss: Loss, _: object, dtype: torch.dtype) -> None:
+    model, (x, labels) = training_model(), make_batch(6, 7, 3)
+    y = targets_of(loss, labels)
+    exact = local_update(model, x, y, loss=loss).gradients["8.weight"]
+    update = local_update(model, x, y, loss=loss, dtype=dtype)
+    assert update.dtype == dtype
+    gap = (update.gradients["8.weight"].double() - exact).abs().max()
+    assert gap <= 500 * torch.finfo(dtype).eps * exact.abs().max()
 
 
 def test_leaves_the_model_as_it_was() -> None:
@@ -238,6 +350,27 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "model: output shape (5,): expected (batch, classes)",
     ),
     (
+        lambda: local_update(
+            nn.Sequential(nn.Linear(4, 6), nn.Flatten(0), nn.Unflatten(0, (10, 3))), X, Y
+        ),
+        "model: output shape (10, 3): expected one row for each of 5 samples",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y, loss=MeanSquaredError()),
+        "y: shape (5,): expected (5, 3), as the outputs have",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y, loss=CrossEntropy(class_weights=(1.0, 2.0))),
+        "class_weights of 2 values: the model has 3 classes",
+    ),
+    *[
+        (
+            lambda seed=seed: local_update(MODEL, X, Y, seed=seed),
+            f"seed={seed!r}: expected an integer of at least 0",
+        )
+        for seed in (-1, 2**64, 0.5, True)
+    ],
+    (
         lambda: local_update(MODEL, 1e6 * X, Y, dtype=torch.float16),
         "update: 0.weight: 24 of 24 values are not finite",
     ),
@@ -258,8 +391,9 @@ def test_errors(call: Callable[[], object], message: str) -> None:
         lambda: local_update(nn.Flatten(), X, Y),
         lambda: local_update(make_model(4, 6, 3).requires_grad_(requires_grad=False), X, Y),
         lambda: local_update(MODEL, torch.tensor(1.0), Y),
+        lambda: local_update(training_model(), make_batch(6, 1, 3)[0], Y[:1]),
     ],
-    ids=["another width", "no parameters", "all frozen", "no batch"],
+    ids=["another width", "no parameters", "all frozen", "no batch", "batch norm of one sample"],
 )
 def test_what_does_not_fit_is_told_in_a_line(call: Callable[[], object]) -> None:
     with pytest.raises(InputError):

@@ -147,6 +147,19 @@ def test_numbered_layers_come_back_in_order(widths: list[int], data: st.DataObje
     torch.testing.assert_close(network(x), _run(state, names, x))
 
 
+@pytest.mark.parametrize(("layers", "width"), [(1, None), (2, 5), (3, 5)])
+def test_the_first_layers_of_a_network_are_enough(layers: int, width: int | None) -> None:
+    names = ["net.0", "net.2", "net.4", "net.6"]
+    state = _state(names, [4, 6, 5, 5, 3])
+    first = {name: state[name] for name in list(state)[: 2 * layers]}
+    target = split(mlp_from_state(first))
+    assert target.weight_name == "net.0.weight"
+    assert torch.equal(target.weight, state["net.0.weight"])
+    assert target.tail.unknown == ("the model ends at the target" if layers == 1 else None)
+    layer = target.tail.next_layer
+    assert (None if layer is None else layer.out_features) == width
+
+
 def test_rebuilding_copies() -> None:
     state = _state(["0", "2"], [4, 6, 3])
     network = mlp_from_state(state)
@@ -174,8 +187,7 @@ def _changed(**changes: Tensor | None) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({}, "state of 0 layers: expected at least two"),
-        (_state(["a"], [4, 3]), "state of 1 layers: expected at least two"),
+        ({}, "state of 0 layers: expected at least one"),
         (_changed(b_bias=None), "b.weight without b.bias: expected both"),
         (_changed(b_weight=None), "b.bias without b.weight: expected both"),
         (_changed(a_bias=torch.zeros(5)), "a.bias of shape (5,): expected (6,)"),

@@ -34,7 +34,7 @@ def updates(draw: st.DrawFn, *, dtypes: tuple[torch.dtype, ...] = module.DTYPES)
         name: torch.randn(shape, generator=generator).to(dtype)
         for name, shape in draw(shapes).items()
     }
-    size = draw(st.integers(1, 10**9 - 1))
+    size = draw(st.none() | st.integers(1, 10**9 - 1))
     return Update(gradients, size, draw(st.sampled_from(["mean", "sum"])))
 
 
@@ -109,8 +109,14 @@ def tensors(folder: Path, content: Mapping[str, Tensor], **meta: str) -> Path:
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_files_of_others_need_a_batch_size(tmp_path: Path, reduction: Reduction) -> None:
-    for path in (npz(tmp_path, a=np.ones(3)), tensors(tmp_path, {"a": torch.ones(3)})):
+def test_files_of_others_need_not_say_a_thing(tmp_path: Path, reduction: Reduction) -> None:
+    for path in (
+        npz(tmp_path, a=np.ones(3)),
+        npz(tmp_path, {"format": "another"}, a=np.ones(3)),
+        tensors(tmp_path, {"a": torch.ones(3)}),
+    ):
+        update = load_update(path)
+        assert (update.batch_size, update.reduction) == (None, "mean")
         assert load_update(path, batch_size=5).reduction == "mean"
         update = load_update(path, batch_size=5, reduction=reduction)
         assert (update.batch_size, update.reduction) == (5, reduction)
@@ -131,6 +137,14 @@ def test_what_an_update_says_of_itself() -> None:
     assert Update(update.gradients, 4).share == 0.25
 
 
+def test_what_an_update_says_without_a_batch_size() -> None:
+    update = Update({"0.weight": torch.ones(3, 2)})
+    said = "Update(1 tensors, 6 numbers, float32, batch_size=unknown, reduction='mean')"
+    assert repr(update) == said
+    assert update.share is None
+    assert Update(update.gradients, reduction="sum").share == 1.0
+
+
 def test_norm_is_over_all_tensors_and_in_float64() -> None:
     assert norm({"a": torch.tensor([3.0]), "b": torch.tensor([[4.0]])}) == 5.0
     assert norm({}) == 0.0
@@ -147,7 +161,6 @@ WRONG_UPDATES: list[tuple[Callable[[], object], str]] = [
     (lambda: Update(GOOD, True), "batch_size=True: expected a positive integer"),
     (lambda: Update(GOOD, "8"), "batch_size='8': expected a positive integer"),  # type: ignore[arg-type]
     (lambda: Update(GOOD, 1.5), "batch_size=1.5: expected a positive integer"),  # type: ignore[arg-type]
-    (lambda: Update(GOOD, None), "batch_size=None: expected a positive integer"),  # type: ignore[arg-type]
     (
         lambda: Update(GOOD, 2, "median"),  # type: ignore[arg-type]
         "reduction='median': expected one of ('mean', 'sum')",
@@ -266,14 +279,6 @@ WRONG_FILES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "mixed dtypes": (
         lambda folder: npz(folder, {"batch_size": "8"}, a=np.ones(2), b=np.ones(2, np.float32)),
         "b: dtype torch.float32: expected torch.float64 as the others have",
-    ),
-    "no batch size": (
-        lambda folder: npz(folder, a=np.ones(2)),
-        "does not say its batch size; give it",
-    ),
-    "no batch size beside tensors": (
-        lambda folder: tensors(folder, {"a": torch.ones(2)}, reduction="mean"),
-        "does not say its batch size; give it",
     ),
     "another reduction": (
         lambda folder: npz(folder, {"batch_size": "8", "reduction": "none"}, a=np.ones(2)),

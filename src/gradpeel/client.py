@@ -15,12 +15,12 @@ import copy
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gradpeel.errors import InputError
+from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.update import DTYPES, Reduction, Update
 
-__all__ = ["check_dtype", "gradients", "local_update"]
+__all__ = ["check_dtype", "check_seed", "gradients", "local_update"]
 
 
 def local_update(
@@ -30,53 +30,98 @@ def local_update(
     *,
     dtype: torch.dtype | None = None,
     reduction: Reduction = "mean",
+    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
+    seed: int = 0,
 ) -> Update:
-    """Compute the gradient of the cross-entropy on one batch, as an honest client does.
+    """Compute the gradient of the loss on one batch, as an honest client does.
+
+    The model computes in the mode it is in: in training mode dropout drops, and batch norm
+    normalises by the batch.
 
     Args:
         model: the network the server sent; it is not changed.
         x: the batch, (batch, *sample_shape).
-        y: class labels, (batch,) integers.
+        y: what the loss compares with: class labels, (batch,) integers, for the cross-entropy;
+            targets, (batch, outputs), for the other losses.
         dtype: the dtype the client computes in; the model's own where not given.
         reduction: whether the batch loss is the mean or the sum of the samples' losses.
+        loss: what the client minimises.
+        seed: seeds what the model draws at random, such as dropout; the caller's own random
+            numbers go on as if nothing had been drawn.
 
     Raises:
-        InputError: an empty batch, labels that do not fit it or the network, or a wrong dtype.
+        InputError: an empty batch, targets that do not fit it or the network, or a setting that
+            breaks its rule.
+
+    Example:
+        >>> import torch
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2))
+        >>> x, y = torch.rand(5, 4), torch.rand(5, 2)
+        >>> from gradpeel.losses import MeanSquaredError
+        >>> local_update(model, x, y, loss=MeanSquaredError())
+        Update(4 tensors, 58 numbers, float32, batch_size=5, reduction='mean')
     """
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: no parameter requires a gradient: there is nothing to send")
     dtype = dtype or next(model.parameters()).dtype
     check_dtype(dtype)
-    _check_batch(x, y)
+    check_seed(seed)
+    _check_batch(x)
     worker = copy.deepcopy(model).to(dtype)
-    share = 1.0 / len(x) if reduction == "mean" else 1.0
-    return Update(gradients(worker, x.to(dtype), y, share=share), len(x), reduction)
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        total = _total_loss(worker, x.to(dtype), y, loss)
+    share = 1.0 / loss.denominator(y) if reduction == "mean" else 1.0
+    return Update(_differentiate(worker, total, share), len(x), reduction)
 
 
-def gradients(model: nn.Module, x: Tensor, y: Tensor, *, share: float) -> dict[str, Tensor]:
-    """Gradients by parameter name of `share` times the summed cross-entropy of the batch.
+def gradients(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    share: float,
+    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
+) -> dict[str, Tensor]:
+    """Gradients by parameter name of `share` times the summed loss of the batch.
 
-    With share = 1/B and the whole batch this is the client's update; with a part of the batch and
-    the same share it is that part's contribution to it.
+    With share = 1/B, the whole batch and the cross-entropy this is the client's update; with a part
+    of the batch and the same share it is that part's contribution to it.
+
+    Whatever the model draws at random comes from PyTorch's own generator.
     """
+    return _differentiate(model, _total_loss(model, x, y, loss), share)
+
+
+def _total_loss(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> Tensor:
+    with torch.enable_grad():
+        outputs = _run(model, x)
+        loss.check(outputs, y)
+        return loss.total(outputs, y)
+
+
+def _differentiate(model: nn.Module, total: Tensor, share: float) -> dict[str, Tensor]:
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.enable_grad():
-        logits = _run(model, x)
-        _check_labels(y, logits)
-        loss = functional.cross_entropy(logits, y.long(), reduction="sum") * share
-    found = torch.autograd.grad(loss, list(named.values()), materialize_grads=True)
+        scaled = total * share
+    found = torch.autograd.grad(scaled, list(named.values()), materialize_grads=True)
     return dict(zip(named, (gradient.detach() for gradient in found), strict=True))
 
 
 def _run(model: nn.Module, x: Tensor) -> Tensor:
     try:
-        logits: Tensor = model(x)
+        outputs: Tensor = model(x)
     except (RuntimeError, ValueError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
         ) from error
-    return logits
+    if outputs.shape[:1] != x.shape[:1]:
+        raise InputError(
+            f"model: output shape {tuple(outputs.shape)}: expected one row for each of "
+            f"{len(x)} samples"
+        )
+    return outputs
 
 
 def check_dtype(dtype: torch.dtype) -> None:
@@ -85,25 +130,17 @@ def check_dtype(dtype: torch.dtype) -> None:
         raise InputError(f"dtype={dtype}: expected float64, float32, bfloat16 or float16")
 
 
-def _check_batch(x: Tensor, y: Tensor) -> None:
+def check_seed(seed: int) -> None:
+    """Refuse a seed that PyTorch's generators do not take."""
+    value: object = seed
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InputError(f"seed={value!r}: expected an integer of at least 0")
+
+
+def _check_batch(x: Tensor) -> None:
     if x.ndim < 2:
         raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape)")
     if len(x) == 0:
         raise InputError("x: an empty batch: expected at least one sample")
-    if y.ndim != 1 or len(y) != len(x):
-        raise InputError(
-            f"y: shape {tuple(y.shape)}: expected one label for each of {len(x)} samples"
-        )
-    if y.dtype not in (torch.int64, torch.int32, torch.uint8, torch.int16, torch.int8):
-        raise InputError(f"y: dtype {y.dtype}: expected integer class labels")
     if not torch.isfinite(x).all():
         raise InputError("x: holds values that are not finite")
-
-
-def _check_labels(y: Tensor, logits: Tensor) -> None:
-    if logits.ndim != 2:
-        raise InputError(f"model: output shape {tuple(logits.shape)}: expected (batch, classes)")
-    classes = logits.shape[1]
-    low, high = int(y.min()), int(y.max())
-    if low < 0 or high >= classes:
-        raise InputError(f"y: labels {low}..{high}: the model has classes 0..{classes - 1}")

@@ -113,7 +113,8 @@ def mlp_from_state(state: Mapping[str, Tensor]) -> nn.Sequential:
 
     Args:
         state: Weights (out, in) and biases (out,) by parameter name, such as "0.weight",
-            "fc1.bias" or "net.0.weight"; at least two layers and nothing else.
+            "fc1.bias" or "net.0.weight", and nothing else. The first layers of a deeper network
+            will do; one layer alone is taken for a target, so ReLU follows it.
 
     Returns:
         The network; its parameters have the names and the values of `state`.
@@ -135,7 +136,7 @@ def mlp_from_state(state: Mapping[str, Tensor]) -> nn.Sequential:
     network = nn.Sequential()
     for layer in layers:
         _place(network, layer.path, _linear(layer.weight, layer.bias))
-        if layer is not layers[-1]:
+        if layer is not layers[-1] or len(layers) == 1:
             _place(network, f"{layer.path}_relu", nn.ReLU())
     built = [path for path, module in network.named_modules() if isinstance(module, nn.Linear)]
     for path, layer in zip(built, layers, strict=True):
@@ -187,8 +188,8 @@ def _pair_up(state: Mapping[str, Tensor]) -> list[_NamedLayer]:
         if kind == "bias" and shape != partner_shape[:1]:
             raise InputError(f"{name} of shape {shape}: expected {partner_shape[:1]}")
     paths = [name.removesuffix(".weight") for name in state if name.endswith(".weight")]
-    if len(paths) < 2:
-        raise InputError(f"state of {len(paths)} layers: expected at least two")
+    if not paths:
+        raise InputError("state of 0 layers: expected at least one")
     return [_NamedLayer(path, state[f"{path}.weight"], state[f"{path}.bias"]) for path in paths]
 
 

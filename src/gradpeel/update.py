@@ -48,16 +48,16 @@ class Update:
 
     Attributes:
         gradients: gradient of the batch loss by parameter name, in the model's own shapes.
-        batch_size: number of samples behind it.
+        batch_size: number of samples behind it; None where nobody says: the decoder finds it.
         reduction: whether the loss was the mean or the sum over the batch.
 
     Raises:
         InputError: no gradients, mixed or unsupported dtypes, values that are not finite, or a
-            batch size that is not a positive integer.
+            batch size that is neither None nor a positive integer.
     """
 
     gradients: Mapping[str, Tensor]
-    batch_size: int
+    batch_size: int | None = None
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
@@ -69,16 +69,23 @@ class Update:
         return next(iter(self.gradients.values())).dtype
 
     @property
-    def share(self) -> float:
-        """The weight of one sample's loss in the batch loss: 1/B for a mean, 1 for a sum."""
-        return 1.0 / self.batch_size if self.reduction == "mean" else 1.0
+    def share(self) -> float | None:
+        """The weight of one sample's cross-entropy in the batch loss: 1 for a sum, 1/B for a mean.
+
+        None for a mean over an unknown number. Class weights and other losses have denominators
+        of their own, see `gradpeel.losses`.
+        """
+        if self.reduction == "sum":
+            return 1.0
+        return None if self.batch_size is None else 1.0 / self.batch_size
 
     def __repr__(self) -> str:
         size = sum(gradient.numel() for gradient in self.gradients.values())
         dtype = str(self.dtype).removeprefix("torch.")
+        batch_size = "unknown" if self.batch_size is None else self.batch_size
         return (
             f"Update({len(self.gradients)} tensors, {size} numbers, {dtype}, "
-            f"batch_size={self.batch_size}, reduction={self.reduction!r})"
+            f"batch_size={batch_size}, reduction={self.reduction!r})"
         )
 
 
@@ -93,11 +100,9 @@ def save_update(update: Update, path: str | Path) -> Path:
     for name in (_NPZ_META, "__metadata__"):
         if name in update.gradients:
             raise InputError(f"{path}: {name}: the file formats keep this name for themselves")
-    meta = {
-        "format": _FORMAT,
-        "batch_size": str(update.batch_size),
-        "reduction": update.reduction,
-    }
+    meta = {"format": _FORMAT, "reduction": update.reduction}
+    if update.batch_size is not None:
+        meta["batch_size"] = str(update.batch_size)
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in update.gradients.items()
@@ -127,8 +132,9 @@ def load_update(
 
     Args:
         path: a `.safetensors` or `.npz` file.
-        batch_size: needed where the file does not say it; where it does, the two must agree.
-        reduction: as `batch_size`; "mean" where nobody says.
+        batch_size: where the file says it too, the two must agree; None in the update where nobody
+            says.
+        reduction: as `batch_size`, but "mean" where nobody says.
         max_bytes: refuse files whose tensors would take more memory than this.
 
     Raises:
@@ -137,8 +143,6 @@ def load_update(
     path = Path(path)
     tensors, meta = load_tensors(path, max_bytes=max_bytes)
     known_size = _agreed(path, "batch_size", _whole(path, meta.get("batch_size")), batch_size)
-    if known_size is None:
-        raise InputError(f"{path}: does not say its batch size; give it")
     known_reduction = _agreed(path, "reduction", meta.get("reduction"), reduction) or "mean"
     if known_reduction not in REDUCTIONS:
         raise InputError(f"{path}: reduction={known_reduction!r}: expected one of {REDUCTIONS}")
@@ -232,7 +236,8 @@ def _agreed(path: Path, name: str, stored: T | None, given: T | None) -> T | Non
 
 def _check_update(update: Update, where: str) -> None:
     size: object = update.batch_size
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+    whole = isinstance(size, int) and not isinstance(size, bool) and size > 0
+    if size is not None and not whole:
         raise InputError(f"{where}: batch_size={size!r}: expected a positive integer")
     if update.reduction not in REDUCTIONS:
         raise InputError(f"{where}: reduction={update.reduction!r}: expected one of {REDUCTIONS}")

@@ -239,11 +239,23 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
         ],
     ),
     "active dropout": (
-        lambda: nn.Sequential(nn.Dropout(), dense(), nn.ReLU(), nn.Dropout(0.1), nn.Dropout(0.0)),
+        lambda: nn.Sequential(
+            nn.Dropout(), nn.Dropout(0.0), dense(), nn.Dropout(0.1), nn.ReLU(), nn.Dropout(0.2)
+        ),
         [SETTING("Dropout '0', Dropout '3' are active: call model.eval()")],
     ),
+    "active dropout before the activation": (
+        lambda: nn.Sequential(
+            dense(), nn.Dropout(), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)
+        ),
+        [SETTING("Dropout '1' is active: call model.eval()")],
+    ),
     "active functional dropout": (
-        lambda: Written(lambda n, x: n.two(functional.dropout(n.one(x).relu()))),
+        lambda: Written(
+            lambda n, x: functional.dropout(
+                n.two(functional.dropout(n.one(functional.dropout(x))).relu())
+            )
+        ),
         [
             SETTING(
                 "dropout is called with training=True: "
@@ -251,51 +263,70 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
             )
         ],
     ),
+    "dropout that does not name its arguments": (
+        lambda: Written(lambda n, x: n.two(n.one(torch.dropout(x, 0.5, True)).relu())),
+        [NOT_YET("dropout in front of the target: gradpeel cannot undo it")],
+    ),
     "batch norm in training": (
-        lambda: then(nn.BatchNorm1d(8)),
+        lambda: nn.Sequential(nn.BatchNorm1d(12), dense(), nn.ReLU(), nn.BatchNorm1d(8)),
         [
             SETTING(
-                "BatchNorm1d '2' is in training mode, where it mixes the samples of a batch: "
+                "BatchNorm1d '0' is in training mode, where it mixes the samples of a batch: "
                 "call model.eval()"
             )
         ],
     ),
-    "batch norm without statistics": (
-        lambda: then(nn.BatchNorm1d(8, track_running_stats=False)).eval(),
+    "batch norm in training before the activation": (
+        lambda: nn.Sequential(dense(), nn.BatchNorm1d(8), nn.ReLU()),
         [
             SETTING(
-                "BatchNorm1d '2' is without running statistics, so it mixes a batch: "
+                "BatchNorm1d '1' is in training mode, where it mixes the samples of a batch: "
+                "call model.eval()"
+            ),
+            NOT_YET("Linear '0' is followed by BatchNorm1d '1', not by ReLU"),
+        ],
+    ),
+    "batch norm without statistics": (
+        lambda: nn.Sequential(
+            nn.BatchNorm1d(12, track_running_stats=False), dense(), nn.ReLU()
+        ).eval(),
+        [
+            SETTING(
+                "BatchNorm1d '0' is without running statistics, so it mixes a batch: "
                 "use track_running_stats=True"
             )
         ],
     ),
     "functional batch norm in training": (
         lambda: Written(
-            lambda n, x: n.two(functional.batch_norm(n.one(x).relu(), None, None, training=True))
+            lambda n, x: n.two(n.one(functional.batch_norm(x, None, None, training=True)).relu())
         ),
         [
             SETTING(
                 "batch_norm is called with training=True: "
                 "pass training=self.training and call model.eval()"
-            )
+            ),
+            NOT_YET("batch_norm in front of the target: gradpeel cannot undo it"),
         ],
     ),
     "attention with dropout": (
-        lambda: then(nn.Unflatten(1, (2, 4)), nn.TransformerEncoderLayer(4, 2, 8), nn.Flatten()),
+        lambda: nn.Sequential(
+            nn.Unflatten(1, (3, 4)), nn.TransformerEncoderLayer(4, 2, 8), nn.Flatten(), dense()
+        ),
         [
             SETTING(
-                "MultiheadAttention '3.self_attn', Dropout '3.dropout', Dropout '3.dropout1', "
-                "Dropout '3.dropout2' are active: call model.eval()"
-            )
+                "MultiheadAttention '1.self_attn', Dropout '1.dropout', Dropout '1.dropout1', "
+                "Dropout '1.dropout2' are active: call model.eval()"
+            ),
+            NEVER(
+                "Linear '3' is followed by the output, not by ReLU: "
+                "without ReLU every neuron fires on every sample"
+            ),
+            NOT_YET(
+                "Unflatten '0', TransformerEncoderLayer '1' in front of the target: "
+                "gradpeel cannot undo it"
+            ),
         ],
-    ),
-    "a centred batch": (
-        lambda: Written(lambda n, x: n.two((h := n.one(x).relu()) - h.mean(0))),
-        [NOT_YET("the network after the target mixes the samples of a batch")],
-    ),
-    "noise": (
-        lambda: Written(lambda n, x: n.two((h := n.one(x).relu()) + torch.randn_like(h))),
-        [NOT_YET("the network after the target gives another output each time")],
     ),
     "noise that tracing would freeze": (
         lambda: Written(lambda n, x: n.two(n.one(x).relu() + torch.randn(8))),
@@ -354,7 +385,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     "wrapped": (
         lambda: nn.DataParallel(nn.Sequential(dense(), nn.ReLU(), nn.Dropout())),
         [
-            SETTING("Dropout 'module.2' is active: call model.eval()"),
             SETTING("the model is wrapped in DataParallel: pass model.module"),
         ],
     ),
@@ -439,27 +469,34 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
         lambda: torch.jit.script(nn.Sequential(dense(), nn.ReLU())),
         [NOT_YET("the model is compiled by torch.jit")],
     ),
+    "only its shape counts": (
+        lambda: Written(
+            lambda n, x: n.two.weight[:1].repeat_interleave(n.one(x).relu().size(0), dim=0)
+        ),
+        [NEVER("the output depends on Linear 'one' only by its shape: it has no gradient")],
+    ),
     "everything at once": (
         lambda: nn.Sequential(
+            nn.Dropout(),
+            nn.BatchNorm1d(12),
             nn.LayerNorm(12),
             nn.Linear(12, 8, bias=False).requires_grad_(requires_grad=False),
             nn.Sigmoid(),
             nn.Dropout(),
-            nn.BatchNorm1d(8),
         ),
         [
-            SETTING("Dropout '3' is active: call model.eval()"),
+            SETTING("Dropout '0' is active: call model.eval()"),
             SETTING(
-                "BatchNorm1d '4' is in training mode, where it mixes the samples of a batch: "
+                "BatchNorm1d '1' is in training mode, where it mixes the samples of a batch: "
                 "call model.eval()"
             ),
-            NEVER("Linear '1' has no bias: without its gradient there is no ratio to take"),
-            SETTING("'1.weight' has requires_grad=False, so no gradient: set it to True"),
+            NEVER("Linear '3' has no bias: without its gradient there is no ratio to take"),
+            SETTING("'3.weight' has requires_grad=False, so no gradient: set it to True"),
             NEVER(
-                "Linear '1' is followed by Sigmoid '2', not by ReLU: "
+                "Linear '3' is followed by Sigmoid '4', not by ReLU: "
                 "every neuron fires on every sample"
             ),
-            NOT_YET("LayerNorm '0' in front of the target: gradpeel cannot undo it"),
+            NOT_YET("LayerNorm '2' in front of the target: gradpeel cannot undo it"),
         ],
     ),
 }

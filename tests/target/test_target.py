@@ -349,6 +349,8 @@ WAYS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
 @pytest.mark.parametrize(("make", "width"), WAYS.values(), ids=WAYS)
 def test_every_way_of_writing_it_splits(make: Callable[[], nn.Module], width: int | None) -> None:
     target = assert_splits(make(), IMAGE)
+    ends = isinstance(target.tail.rest, nn.Identity) and width is None
+    assert target.tail.unknown == ("the model ends at the target" if ends else None)
     layer = target.tail.next_layer
     assert (None if layer is None else layer.out_features) == width
 

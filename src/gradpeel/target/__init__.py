@@ -7,6 +7,7 @@ Example:
 """
 
 from gradpeel.target.front import Front, Normalise
-from gradpeel.target.splitting import Tail, Target, split, with_first_layer
+from gradpeel.target.splitting import Target, split, with_first_layer
+from gradpeel.target.tail import Tail
 
 __all__ = ["Front", "Normalise", "Tail", "Target", "split", "with_first_layer"]

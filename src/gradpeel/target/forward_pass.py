@@ -129,12 +129,15 @@ class ForwardPass:
         )
 
     def passes_on(self, node: fx.Node) -> bool:
-        """Whether a node hands its input on; dropout does, since active dropout is refused."""
+        """Whether a node hands its input on; so does dropout, and `unsteady` tells if it is active.
+
+        A function that does not name its arguments (torch.dropout) might be active for all we know.
+        """
         if isinstance(self.layer(node), (nn.Identity, *DROPOUTS)):
             return True
         if node.op == "call_method":
             return node.target in _PASSING_METHODS
-        return node.op == "call_function" and "dropout" in self.operation(node)
+        return "dropout" in self.operation(node) and "training" in self.arguments(node)
 
     def flattens(self, node: fx.Node) -> bool:
         """Whether a node lays each sample out as one row."""
@@ -163,35 +166,7 @@ class ForwardPass:
         by_name = name.endswith("_") and not name.endswith("__")
         return by_name or bool(self.arguments(node).get("inplace", False))
 
-    def ways_around(self, entry: fx.Node) -> list[fx.Node]:
-        """The nodes after `entry` that work on a value from before it."""
-        before = (_ancestors(entry) - {entry}) & self.varying
-        return [
-            node
-            for node in self._nodes_after(entry)
-            if _batch_size_of(node) is None
-            and any(n in before and _batch_size_of(n) is None for n in node.all_input_nodes)
-        ]
-
-    def module_after(self, entry: fx.Node) -> nn.Module:
-        """The part of the network after `entry` as a module on its value, (n, width)."""
-        if self.output.args[0] is entry:
-            return nn.Identity()
-        nodes = self._nodes_after(entry)
-        before = _ancestors(entry)
-        graph = fx.Graph()
-        start = graph.placeholder("rows")
-        if any(self.works_in_place(node) for node in nodes):
-            start = graph.call_method("clone", (start,))  # the caller's rows stay as they are
-        copies = {entry: start}
-        for node in nodes:
-            if _batch_size_of(node) in before:
-                copies[node] = graph.call_method("size", (start, 0))
-            else:
-                copies[node] = graph.node_copy(node, copies.__getitem__)
-        return fx.GraphModule(self.module, graph, class_name="Rest")
-
-    def _nodes_after(self, entry: fx.Node) -> list[fx.Node]:
+    def nodes_after(self, entry: fx.Node) -> list[fx.Node]:
         """The nodes that lead from `entry`, or around it, to the output.
 
         Asking for the batch size before the entry is no way around: the entry knows it as well.
@@ -206,6 +181,34 @@ class ForwardPass:
                 found.add(node)
                 stack += [] if asks else node.all_input_nodes
         return [node for node in self.live if node in found]
+
+    def ways_around(self, entry: fx.Node) -> list[fx.Node]:
+        """The nodes after `entry` that work on a value from before it."""
+        before = (_ancestors(entry) - {entry}) & self.varying
+        return [
+            node
+            for node in self.nodes_after(entry)
+            if _batch_size_of(node) is None
+            and any(n in before and _batch_size_of(n) is None for n in node.all_input_nodes)
+        ]
+
+    def module_after(self, entry: fx.Node) -> nn.Module:
+        """The part of the network after `entry` as a module on its value, (n, width)."""
+        if self.output.args[0] is entry:
+            return nn.Identity()
+        nodes = self.nodes_after(entry)
+        before = _ancestors(entry)
+        graph = fx.Graph()
+        start = graph.placeholder("rows")
+        if any(self.works_in_place(node) for node in nodes):
+            start = graph.call_method("clone", (start,))  # the caller's rows stay as they are
+        copies = {entry: start}
+        for node in nodes:
+            if _batch_size_of(node) in before:
+                copies[node] = graph.call_method("size", (start, 0))
+            else:
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+        return fx.GraphModule(self.module, graph, class_name="Rest")
 
     def _parameters(self, node: fx.Node) -> Iterable[Tensor]:
         layer = self.layer(node)

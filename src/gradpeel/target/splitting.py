@@ -3,7 +3,8 @@
 The target is the layer whose gradient is read (paper, section "Architectural Assumptions"); the
 front leads from the input to it, the tail from its activations to the logits. Any module that
 torch.fx can trace is split as it is, in the mode it is in; one that cannot be handled is refused
-with every reason at once.
+with every reason at once. The tail may be one that nobody can simulate (active dropout, batch norm
+in training mode) or be missing altogether: `Tail.unknown` says so.
 
 Example:
     >>> import torch
@@ -32,48 +33,17 @@ from gradpeel.target.front import Front
 from gradpeel.target.front_reading import read_front
 from gradpeel.target.refusals import (
     reason_without_linear,
-    reasons_after_target,
     reasons_at_target,
+    reasons_before_tail,
     reasons_in_modules,
     reasons_in_steps,
-    reasons_not_reproduced,
     reasons_unreadable,
 )
+from gradpeel.target.tail import Tail, read_tail
 from gradpeel.target.tracing import trace
+from gradpeel.target.trials import reasons_not_reproduced, try_tail
 
-__all__ = ["Tail", "Target", "split", "with_first_layer"]
-
-
-class Tail(nn.Module):
-    """What stands after the target's ReLU: logits = tail(activations).
-
-    Attributes:
-        next_layer: the Linear that the activations enter first and only, if there is one.
-        next_weight_name: its weight's name in the model.
-        next_bias_name: its bias's name in the model, if it has a bias.
-        rest: what follows the next layer, or the whole tail where there is none.
-    """
-
-    def __init__(
-        self,
-        rest: nn.Module,
-        *,
-        next_layer: nn.Linear | None = None,
-        next_weight_name: str | None = None,
-        next_bias_name: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.next_layer = next_layer
-        self.next_weight_name = next_weight_name
-        self.next_bias_name = next_bias_name
-        self.rest = rest
-
-    def forward(self, activations: Tensor) -> Tensor:
-        """Map activations, (n, neurons), to logits, (n, classes)."""
-        if self.next_layer is not None:
-            activations = self.next_layer(activations)
-        logits: Tensor = self.rest(activations)
-        return logits
+__all__ = ["Target", "split", "with_first_layer"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +81,10 @@ class Target:
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Map a batch, (n, *sample_shape), to what the model makes of it, (n, classes)."""
+        """Map a batch, (n, *sample_shape), to what the model makes of it, (n, classes).
+
+        Where `tail.unknown` says so, that is another output each time, or for another batch.
+        """
         logits: Tensor = self.tail(self.pre_activations(self.front(x)).relu())
         return logits
 
@@ -148,10 +121,12 @@ def split(model: nn.Module) -> Target:
     Example:
         >>> split(nn.Sequential(nn.Linear(30, 100), nn.ReLU(), nn.Linear(100, 2)))
         Target(100 neurons on 30 features, next layer 2 wide)
-        >>> split(nn.Sequential(nn.Linear(30, 100, bias=False), nn.Tanh(), nn.Dropout()))
+        >>> split(nn.Sequential(nn.Linear(30, 100), nn.ReLU(), nn.Dropout())).tail.unknown
+        "Dropout '2' is active"
+        >>> split(nn.Sequential(nn.Dropout(), nn.Linear(30, 100, bias=False), nn.Tanh()))
         Traceback (most recent call last):
         gradpeel.errors.ModelRefusedError: the model cannot be audited: [change this setting]
-        Dropout '2' is active: call model.eval(); [can never work] Linear '0' has no bias: ...
+        Dropout '0' is active: call model.eval(); [can never work] Linear '1' has no bias: ...
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model of type {type(model).__name__}: expected a torch.nn.Module")
@@ -167,12 +142,13 @@ def split(model: nn.Module) -> Target:
     if found is None:
         raise ModelRefusedError([*reasons, reason_without_linear(steps)])
     node, layer = found
-    reasons += reasons_at_target(steps, node, layer)
+    activation = steps.consumers(node)[0]
+    reasons += reasons_before_tail(steps, activation) + reasons_at_target(steps, node, layer)
     front_steps, obstacles = read_front(steps, node)
     if reasons or obstacles:
         raise ModelRefusedError([*reasons, *obstacles])
     steps.module.requires_grad_(requires_grad=False)
-    tail = _tail_after(steps, steps.consumers(node)[0], layer.out_features)
+    tail = read_tail(steps, activation, layer.out_features)
     target = Target(
         weight=layer.weight.detach(),
         bias=layer.bias.detach(),
@@ -181,10 +157,11 @@ def split(model: nn.Module) -> Target:
         front=Front(front_steps, layer.in_features, layer.weight.dtype),
         tail=tail,
     )
-    reasons = reasons_after_target(tail, target.weight) or reasons_not_reproduced(
-        steps.root, target.front, target.logits
-    )
-    if reasons:
+    try:
+        tail.unknown = try_tail(tail, target.weight)
+    except ModelError as reason:
+        raise ModelRefusedError([reason]) from reason
+    if reasons := reasons_not_reproduced(steps.root, target.front, target.logits):
         raise ModelRefusedError(reasons)
     return target
 
@@ -232,22 +209,3 @@ def _find_target(steps: ForwardPass) -> tuple[fx.Node, nn.Linear] | None:
     ]
     followed = (found for found in linears if any(map(steps.is_relu, steps.consumers(found[0]))))
     return next(followed, linears[0] if linears else None)
-
-
-def _tail_after(steps: ForwardPass, relu: fx.Node, neurons: int) -> Tail:
-    """What follows the ReLU, its first Linear apart if that alone takes all activations."""
-    consumers = steps.consumers(relu, of_rows=True)
-    layer = steps.layer(consumers[0])
-    if len(consumers) > 1 or not is_linear(layer) or layer.in_features != neurons:
-        return Tail(steps.module_after(relu))
-    # Parameters that are computed, or serve elsewhere too, have a gradient of more than this layer.
-    own = dict(layer.named_parameters(recurse=False))
-    bias = own.get("bias")
-    if "weight" not in own or any(len(steps.uses(parameter)) > 1 for parameter in own.values()):
-        return Tail(steps.module_after(relu))
-    return Tail(
-        steps.module_after(consumers[0]),
-        next_layer=layer,
-        next_weight_name=steps.parameter_names[id(layer.weight)],
-        next_bias_name=None if bias is None else steps.parameter_names[id(bias)],
-    )

@@ -1,0 +1,116 @@
+"""Run a network that was split on made-up samples: what reading its steps does not show.
+
+Example:
+    >>> tail = Tail(nn.Softmax(0))
+    >>> try_tail(tail, torch.ones(8, 5))
+    'the tail mixes the samples of a batch'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel.errors import ModelError, UnsupportedModelError
+from gradpeel.target.front import Affine, Front
+from gradpeel.target.tail import Tail
+from gradpeel.target.tracing import shorten
+
+__all__ = ["reasons_not_reproduced", "try_tail"]
+
+
+def try_tail(tail: Tail, weight: Tensor) -> str | None:
+    """Try the tail on made-up activations: is it a function of each row alone, with derivatives?
+
+    Args:
+        tail: what stands after the target's ReLU.
+        weight: the target's, (neurons, features).
+
+    Returns:
+        Why nobody can simulate the tail, in a phrase; None if one can.
+
+    Raises:
+        UnsupportedModelError: it fails, or does not give one row of outputs a sample.
+    """
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(4, len(weight), generator=generator).relu().to(weight)
+    try:
+        with _as_if_never_run(tail):
+            start = torch.get_rng_state()
+            outputs = tail(rows)
+            draws = not torch.equal(torch.get_rng_state(), start)
+            again, some = tail(rows), tail(rows[[2, 0]])
+    except Exception as error:
+        message = f"the network after the target fails: {shorten(error)}"
+        raise UnsupportedModelError(message) from error
+    if not isinstance(outputs, Tensor):
+        found = type(outputs).__name__
+        raise UnsupportedModelError(f"the model returns a {found}: expected one tensor")
+    if outputs.ndim != 2 or len(outputs) != len(rows) or not outputs.is_floating_point():
+        found = f"{tuple(outputs.shape)} of {outputs.dtype}"
+        raise UnsupportedModelError(f"4 samples give the output {found}: expected (4, classes)")
+    if tail.unknown is not None:
+        return tail.unknown
+    # A layer that is skipped now and then may well do the same twice: so ask the generator too.
+    if draws or not _close(outputs, again):
+        return "the tail gives another output each time"
+    if not _close(outputs[[2, 0]], some):
+        return "the tail mixes the samples of a batch"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns about itself when it loads torch.func
+            torch.func.jvp(tail, (rows,), (rows,))
+    except Exception as error:  # noqa: BLE001 - a model's own forward may raise anything
+        return f"the tail has no forward derivative ({shorten(error)})"
+    return None
+
+
+def reasons_not_reproduced(
+    model: nn.Module, front: Front, parts: Callable[[Tensor], Tensor]
+) -> list[ModelError]:
+    """Compare the whole network with its parts on made-up samples, where it takes a shape we guess.
+
+    A recorded forward pass does not show everything: not a forward hook that changes a value, nor
+    that `+=` changes a tensor that has a second name.
+    """
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(3, front.features, generator=generator)
+    rows = rows.to(next(model.parameters()).device)
+    sizes = [max(s.offset.numel(), s.scale.numel()) for s in front.steps if isinstance(s, Affine)]
+    channels = max([1, *sizes])
+    for shape in ((front.features,), (channels, front.features // channels, 1)):
+        try:
+            x = front.invert(rows, shape)
+            with torch.no_grad(), _as_if_never_run(model):
+                outputs = model(x)
+        except Exception:  # noqa: BLE001, S112 - another shape than the model takes: nothing to compare
+            continue
+        # Both draw the same random numbers: active dropout drops the same values.
+        with torch.no_grad(), _as_if_never_run(model):
+            found = parts(x)
+        if not _close(outputs, found):
+            return [UnsupportedModelError("the steps recorded do not reproduce the model's output")]
+    return []
+
+
+@contextlib.contextmanager
+def _as_if_never_run(module: nn.Module) -> Iterator[None]:
+    """Put back what a run leaves behind: the random numbers it drew, what batch norm counted."""
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            yield
+    finally:
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    """Equal up to rounding: the order of a sum matters far less than the root of the precision."""
+    tolerance = torch.finfo(a.dtype).eps ** 0.5
+    scale = float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())
+    return a.shape == b.shape and torch.allclose(a, b, tolerance, tolerance * scale, equal_nan=True)
