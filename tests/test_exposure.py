@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gradpeel.errors import InputError, ModelRefusedError
-from gradpeel.exposure import Exposure, exposure, grid_of, peel_grid
+from gradpeel.exposure import Exposure, copies_of, exposure, grid_of, peel_grid
 from gradpeel.target import split
 
 Grid = NDArray[np.bool_]
@@ -126,6 +126,62 @@ def test_isolated_samples_are_those_of_singletons(grid: Grid) -> None:
     assert bool(found.atypicality.isfinite().all())
 
 
+@st.composite
+def grids_with_copies(draw: st.DrawFn) -> tuple[Grid, list[int], list[int]]:
+    """A grid of distinct samples, which of them each sample of a batch is, and the first copies."""
+    grid = draw(grids)
+    chosen = draw(st.lists(st.integers(0, grid.shape[1] - 1), min_size=1, max_size=20))
+    return grid, chosen, [chosen.index(sample) for sample in chosen]
+
+
+@settings(deadline=None, max_examples=200)
+@given(drawn=grids_with_copies())
+def test_copies_are_peeled_as_one(drawn: tuple[Grid, list[int], list[int]]) -> None:
+    grid, chosen, firsts = drawn
+    kept = sorted(set(chosen))
+    expected = dict(zip(kept, peel_slowly(grid[:, kept]), strict=True))
+    found = Exposure.of(torch.from_numpy(grid[:, chosen]), torch.tensor(firsts))
+    assert found.rounds.tolist() == [expected[sample] for sample in chosen]
+    assert torch.equal(found.isolated, found.grid[found.singletons].any(dim=0))
+    assert found.distinct.tolist() == sorted(set(firsts))
+    assert found.multiplicities.tolist() == [chosen.count(sample) for sample in chosen]
+    # What is about the batch as it is does not ask who is a copy.
+    plain = Exposure.of(found.grid)
+    assert torch.equal(found.degrees, plain.degrees)
+    assert torch.equal(found.degree_histogram, plain.degree_histogram)
+    assert torch.equal(found.atypicality, plain.atypicality)
+
+
+def test_equal_columns_of_a_bare_grid_are_different_samples() -> None:
+    grid = torch.tensor([[1, 1, 0], [0, 0, 1]], dtype=torch.bool)
+    assert Exposure.of(grid).rounds.tolist() == [0, 0, 1]
+    assert Exposure.of(grid).copies.tolist() == [0, 1, 2]
+    merged = Exposure.of(grid, torch.tensor([0, 0, 2]))
+    assert merged.rounds.tolist() == [1, 1, 1]
+    assert merged.singletons.tolist() == [True, True]
+    assert merged.degrees.tolist() == [2, 1]
+    assert merged.oracle_rate == 1.0
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    rows=hnp.arrays(np.int64, hnp.array_shapes(min_dims=2, max_dims=2), elements=st.integers(0, 1)),
+    dtype=st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.float16]),
+)
+def test_copies_are_rows_with_equal_entries(rows: NDArray[np.int64], dtype: torch.dtype) -> None:
+    listed = rows.tolist()
+    expected = [listed.index(row) for row in listed]
+    drawn = torch.from_numpy(rows).to(dtype)
+    assert copies_of(drawn).tolist() == expected
+    assert copies_of(drawn.T.contiguous().T).tolist() == expected  # another layout
+    assert copies_of(drawn).dtype == torch.int64
+
+
+def test_zero_and_minus_zero_are_equal_the_next_number_is_not() -> None:
+    almost = torch.nextafter(torch.ones(()), torch.zeros(()))
+    assert copies_of(torch.tensor([[0.0, 1.0], [-0.0, 1.0], [0.0, almost]])).tolist() == [0, 0, 2]
+
+
 def _first_linear(model: nn.Sequential) -> nn.Linear:
     return next(module for module in model if isinstance(module, nn.Linear))
 
@@ -144,7 +200,30 @@ def test_exposure_sees_what_the_model_does(dtype: torch.dtype) -> None:
     assert found.grid.shape == (40, 9)
     assert torch.equal(found.grid, (model[:2](x.to(dtype)) > 0).T)
     assert torch.equal(found.rounds, peel_grid(found.grid))
+    assert found.copies.tolist() == list(range(9))
     assert found.grid.requires_grad is False
+
+
+def test_copies_do_not_hide_each_other() -> None:
+    model = _model()
+    x = torch.randn(9, 3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    once = exposure(model, x)
+    assert bool(once.isolated.any())
+    assert not bool(once.isolated.all())
+    chosen = [3, 0, 1, 2, 0, 3, 4, 5, 6, 7, 8, 3]
+    found = exposure(model, x[chosen])
+    assert found.copies.tolist() == [0, 1, 2, 3, 1, 0, 6, 7, 8, 9, 10, 0]
+    assert torch.equal(found.grid, once.grid[:, chosen])
+    assert torch.equal(found.rounds, once.rounds[chosen])
+    assert torch.equal(found.singletons, once.singletons)
+
+
+def test_samples_are_copies_if_the_target_sees_the_same() -> None:
+    # float32 has no digits for the difference.
+    x = torch.rand(4, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = torch.cat([x, x * (1 + 1e-12)])
+    assert exposure(_model(), x).copies.tolist() == list(range(8))
+    assert exposure(_model(torch.float32), x).copies.tolist() == [0, 1, 2, 3] * 2
 
 
 def test_isolated_samples_are_the_gradient_ratios_of_singletons() -> None:
@@ -171,6 +250,9 @@ def test_grid_of_a_threshold_is_silent() -> None:
     assert grid_of(split(model), rows).tolist() == [[False, False, True]]
 
 
+GRID = torch.tensor([[True, False, True], [True, True, True]])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -185,6 +267,25 @@ def test_grid_of_a_threshold_is_silent() -> None:
         (
             lambda: peel_grid(torch.ones(2, 3)),
             "grid of shape (2, 3) and dtype float32: expected bool (neurons, batch)",
+        ),
+        (
+            lambda: Exposure.of(GRID, torch.tensor([0, 1])),
+            "copies of shape (2,) and dtype torch.int64: expected int64 (3,), one index a sample",
+        ),
+        (
+            lambda: Exposure.of(GRID, torch.tensor([0.0, 1.0, 0.0])),
+            "copies of shape (3,) and dtype torch.float32: expected int64 (3,), one index a sample",
+        ),
+        *(
+            (
+                lambda copies=copies: Exposure.of(GRID, torch.tensor(copies)),
+                "copies: expected for each sample the index of the first identical one",
+            )
+            for copies in ([2, 1, 2], [0, 1, -1], [0, 1, 3], [0, 0, 1])
+        ),
+        (
+            lambda: Exposure.of(GRID, torch.tensor([0, 0, 2])),
+            "copies: identical samples must fire the same neurons, but some do not",
         ),
         (
             lambda: exposure(_model(), torch.zeros(0, 12)),

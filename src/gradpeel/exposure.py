@@ -5,12 +5,19 @@ not (the paper's section "Which Samples Are Most at Risk"). A row of the grid wi
 a sample; take out the sample's column, and other rows may be down to one mark. The samples
 reached this way are those that any peeling decoder can recover; their share is the oracle rate.
 
+Copies of a sample are one to the attack: whatever fires them fires all of them, and their gradients
+add up to a multiple of the same row. So identical samples are peeled as one, and all of them fall
+in its round: a neuron that only the copies of one sample fire isolates that sample.
+
 Example:
     >>> import torch
     >>> from torch import nn
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(8, 50), nn.ReLU(), nn.Linear(50, 3))
-    >>> exposure(model, torch.randn(5, 8)).oracle_rate
+    >>> x = torch.randn(5, 8)
+    >>> exposure(model, x).oracle_rate
+    1.0
+    >>> exposure(model, torch.cat([x, x[:2]])).oracle_rate
     1.0
 """
 
@@ -26,7 +33,7 @@ from torch import Tensor, nn
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 
-__all__ = ["Exposure", "exposure", "grid_of", "peel_grid"]
+__all__ = ["Exposure", "copies_of", "exposure", "grid_of", "peel_grid"]
 
 
 def exposure(model: nn.Module, x: Tensor) -> Exposure:
@@ -52,7 +59,31 @@ def exposure(model: nn.Module, x: Tensor) -> Exposure:
         raise InputError("x with NaN or infinite values: expected finite values")
     target = split(model)
     with torch.no_grad():
-        return Exposure.of(grid_of(target, target.front(x.to(target.weight))))
+        rows = target.front(x.to(target.weight))
+        copies = copies_of(rows)
+        # Equal rows may round differently elsewhere in the batch; they are one sample all the same.
+        return Exposure.of(grid_of(target, rows).T[copies].T, copies)
+
+
+def copies_of(rows: Tensor) -> Tensor:
+    """Find the samples that are the same: rows with equal entries.
+
+    Args:
+        rows: (batch, features), what the target sees of the batch, in the target's dtype.
+
+    Returns:
+        (batch,) int64: for each sample the index of the first identical one, often its own.
+
+    Example:
+        >>> copies_of(torch.tensor([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0]])).tolist()
+        [0, 1, 0]
+    """
+    # A table of the rows' bytes takes one pass; sorting long rows would take several. Adding zero
+    # gives 0 and -0 the same bytes.
+    seen: dict[bytes, int] = {}
+    laid_out = (rows + 0.0).contiguous().view(torch.uint8).numpy(force=True)
+    firsts = [seen.setdefault(row.tobytes(), index) for index, row in enumerate(laid_out)]
+    return torch.tensor(firsts)
 
 
 def grid_of(target: Target, rows: Tensor) -> Tensor:
@@ -117,23 +148,43 @@ class Exposure:
     "Not reached" says that peeling this one gradient stops short of the sample; it does not say
     that the sample is safe.
 
+    Degrees, firing probabilities and atypicality are about the batch as it is, copies counted one
+    by one; rounds, singletons and what follows from them take the copies of a sample for one.
+
     Attributes:
         grid: (neurons, batch) of bool, does neuron j fire on sample i.
         rounds: (batch,) int64, the round in which each sample falls; 0 for never.
+        copies: (batch,) int64, for each sample the index of the first identical one.
     """
 
     grid: Tensor
     rounds: Tensor
+    copies: Tensor
 
     @classmethod
-    def of(cls, grid: Tensor) -> Exposure:
-        """Peel a grid (neurons, batch) of bool.
+    def of(cls, grid: Tensor, copies: Tensor | None = None) -> Exposure:
+        """Peel a grid.
+
+        Args:
+            grid: (neurons, batch) of bool.
+            copies: (batch,) int64, for each sample the index of the first identical one. By
+                default no two are identical: samples that fire the same neurons need not be.
+
+        Raises:
+            InputError: When the grid is not one, or copies do not fire the same neurons.
 
         Example:
-            >>> Exposure.of(torch.tensor([[True, False, False], [True, True, False]]))
-            Exposure(neurons=2, batch=3, reached=2, rounds_count=2)
+            >>> grid = torch.tensor([[True, False, True], [True, True, True]])
+            >>> Exposure.of(grid)
+            Exposure(neurons=2, batch=3, reached=0, rounds_count=0)
+            >>> Exposure.of(grid, copies=torch.tensor([0, 1, 0]))
+            Exposure(neurons=2, batch=3, reached=3, rounds_count=2)
         """
-        return cls(grid, peel_grid(grid))
+        if copies is None:
+            return cls(grid, peel_grid(grid), torch.arange(grid.shape[1]))
+        _check_copies(copies, grid)
+        firsts, places = torch.unique(copies, return_inverse=True)
+        return cls(grid, peel_grid(grid.T[firsts].T)[places], copies)
 
     def __repr__(self) -> str:
         neurons, batch = self.grid.shape
@@ -141,6 +192,17 @@ class Exposure:
             f"Exposure(neurons={neurons}, batch={batch}, reached={int(self.reached.sum())}, "
             f"rounds_count={self.rounds_count})"
         )
+
+    @property
+    def distinct(self) -> Tensor:
+        """(distinct samples,) int64: the index of each sample's first copy."""
+        firsts: Tensor = torch.unique(self.copies)
+        return firsts
+
+    @property
+    def multiplicities(self) -> Tensor:
+        """(batch,) int64: how many copies of each sample the batch holds, itself included."""
+        return torch.bincount(self.copies, minlength=len(self.copies))[self.copies]
 
     @property
     def degrees(self) -> Tensor:
@@ -164,8 +226,8 @@ class Exposure:
 
     @property
     def singletons(self) -> Tensor:
-        """(neurons,) bool: the neurons that exactly one sample fires."""
-        return self.degrees == 1
+        """(neurons,) bool: the neurons that exactly one sample fires, be it in several copies."""
+        return self.grid.T[self.distinct].sum(dim=0) == 1
 
     @property
     def isolated(self) -> Tensor:
@@ -191,3 +253,19 @@ class Exposure:
     def degree_histogram(self) -> Tensor:
         """(batch + 1,) int64: how many neurons have degree 0, 1, ..., B."""
         return torch.bincount(self.degrees, minlength=self.grid.shape[1] + 1)
+
+
+def _check_copies(copies: Tensor, grid: Tensor) -> None:
+    batch = grid.shape[1]
+    if copies.shape != (batch,) or copies.dtype != torch.int64:
+        raise InputError(
+            f"copies of shape {tuple(copies.shape)} and dtype {copies.dtype}: "
+            f"expected int64 ({batch},), one index a sample"
+        )
+    own = torch.arange(batch)
+    in_range = bool(((copies >= 0) & (copies <= own)).all())
+    if not in_range or not torch.equal(copies[copies], copies):
+        raise InputError("copies: expected for each sample the index of the first identical one")
+    again = (copies != own).nonzero()[:, 0]
+    if not torch.equal(grid.T[again], grid.T[copies[again]]):
+        raise InputError("copies: identical samples must fire the same neurons, but some do not")

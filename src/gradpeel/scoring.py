@@ -1,12 +1,30 @@
 """Compare a recovery with the truth. The decoder never imports this module.
 
-A certified sample is *right* when every entry is within `TOLERANCE` of the data's range of a true
-sample's: close enough to round to the very same 8-bit picture. Anything else that was certified is
-*false*.
+How far a certified sample is from a true one is the root mean square over its features of the
+error, each feature's in units of its range. Certified samples are
+
+- *right* nearer than `RIGHT` to a true sample,
+- *false* farther than `FALSE` from every true sample,
+- *inexact* in between: counted by themselves, as neither.
+
+The range of a feature:
+
+- Entries on one common scale have one range, the largest entry of the batch less the smallest: a
+  border pixel that never changes is no more precise than the others. That holds for samples with
+  more than one dimension (pictures), for entries within [-1, 1], and for flat samples that look
+  like pixels: of the features that vary, most reach a tenth of the common range, and all of them
+  half a step of 8 bits.
+- Otherwise the features are the columns of an unscaled table, and each has its own range over the
+  batch: one in 0..10000 does not hide errors in one in 0..1. A feature that hardly varies in this
+  batch has at least `SMALLEST` times the median range, one that does not vary the median itself.
+
+Copies of a sample are one: one certificate recovers all of them.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -14,19 +32,35 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.recovery import Recovery
-from gradpeel.decoder.simulation import loss_gradient
 from gradpeel.exposure import Exposure
+from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.target import Target
 
-__all__ = ["TOLERANCE", "Outcome", "Score", "explain", "score", "sensitivities", "signals"]
+__all__ = [
+    "ESTIMATE_FACTOR",
+    "FALSE",
+    "RIGHT",
+    "Outcome",
+    "Score",
+    "explain",
+    "score",
+    "sensitivities",
+    "signals",
+]
 
-TOLERANCE = 1 / 512
+RIGHT = 0.01
+FALSE = 0.05
+SMALLEST = 1e-4
+ESTIMATE_FACTOR = 3.0
+ESTIMATE_FLOOR = 1e-6
+_TINY = torch.finfo(torch.float64).tiny
 
 
 class Outcome(StrEnum):
     """What became of one sample of the batch."""
 
     RECOVERED = "recovered"
+    ROUGH = "certified, but too far off to count as recovered"
     FAINT = "gradient too small to be certified in this dtype"
     COARSE = "the dtype has fewer digits than a certificate needs"
     INEXACT = "what the cascade leaves of it is too inexact to prove"
@@ -41,9 +75,19 @@ class Score:
 
     Attributes:
         batch_size: number of samples in the batch.
-        matches: (n,) index of the true sample each certified one is, -1 for a false certificate.
+        matches: (n,) index of the true sample each certified one is, of copies the first; -1 where
+            the certified one is not right.
+        inexact: (n,) which certified samples are neither right nor false.
+        distances: (n,) root-mean-square error in units of the data's range, to the nearest true
+            sample.
         errors: (n,) largest absolute error of each certified sample, to the nearest true one.
-        labels_right: (n,) whether a matched sample's label is the true one.
+        labels_right: (n,) whether a matched sample's labels are those of all its copies.
+        labels_judged: (n,) which matched samples come with a label that the truth can be asked for.
+        unlabelled: number of matched samples whose label is unknown; 0 where the truth has none.
+        multiplicities_wrong: (n,) whether a matched sample's stated number of copies is wrong.
+        estimates_hold: (n,) whether the decoder's own estimate of a sample's error holds: the true
+            one, relative to the typical size of an entry as the estimate is, is no more than
+            `ESTIMATE_FACTOR` times larger, or below `ESTIMATE_FLOOR`.
         outcomes: for each sample of the batch, what became of it.
         baseline_rate: share of the batch that some neuron isolates from the start: all that an
             attack without a cascade recovers ("When the Curious Abandon Honesty", Boenisch et al.).
@@ -52,15 +96,21 @@ class Score:
 
     batch_size: int
     matches: Tensor
+    inexact: Tensor
+    distances: Tensor
     errors: Tensor
     labels_right: Tensor
+    labels_judged: Tensor
+    unlabelled: int
+    multiplicities_wrong: Tensor
+    estimates_hold: Tensor
     outcomes: tuple[Outcome, ...]
     baseline_rate: float
     oracle_rate: float
 
     @property
     def recovered(self) -> int:
-        """Number of distinct true samples recovered."""
+        """Number of samples of the batch recovered; one certificate recovers all copies."""
         return self.outcomes.count(Outcome.RECOVERED)
 
     @property
@@ -70,19 +120,34 @@ class Score:
 
     @property
     def false_certificates(self) -> int:
-        """Certified samples that are no true sample."""
-        return int((self.matches < 0).sum())
+        """Certified samples that are far from every true sample."""
+        return int(((self.matches < 0) & ~self.inexact).sum())
+
+    @property
+    def inexact_certificates(self) -> int:
+        """Certified samples that are neither right nor false."""
+        return int(self.inexact.sum())
 
     @property
     def repeats(self) -> int:
-        """Certified samples that repeat a true sample already counted."""
-        return len(self.matches) - self.false_certificates - self.recovered
+        """Certified samples that repeat a true sample, or a copy of it, already counted."""
+        matched = self.matches[self.matches >= 0].tolist()
+        return len(matched) - len(set(matched))
+
+    @property
+    def wrong_multiplicities(self) -> int:
+        """Matched samples that are stated to stand in the batch more or less often than they do."""
+        return int(self.multiplicities_wrong.sum())
 
     @property
     def label_accuracy(self) -> float | None:
-        """Share of right labels among matched samples; None when there are none."""
-        matched = self.matches >= 0
-        return float(self.labels_right[matched].double().mean()) if bool(matched.any()) else None
+        """Share of right labels among matched samples with a label; None when there are none."""
+        return _share(self.labels_right[self.labels_judged])
+
+    @property
+    def error_estimates_hold(self) -> float | None:
+        """Share of matched samples whose error estimate holds; None when there are none."""
+        return _share(self.estimates_hold[self.matches >= 0])
 
     @property
     def max_abs_error(self) -> float | None:
@@ -98,40 +163,99 @@ class Score:
 
 
 def score(
-    recovery: Recovery, x: Tensor, y: Tensor, *, exposure: Exposure, signals: Tensor, needed: float
+    recovery: Recovery,
+    x: Tensor,
+    y: Tensor | None,
+    *,
+    exposure: Exposure,
+    signals: Tensor,
+    needed: float,
 ) -> Score:
     """Match every certified sample with the nearest true one.
 
     Args:
         recovery: what the decoder found, in the order it found it.
         x: (batch, *sample_shape) the true samples.
-        y: (batch,) the true labels.
-        exposure: the batch's activation grid, peeled.
-        signals: (batch,) how strongly each sample stands out where peeling would read it.
+        y: (batch,) the true labels; nothing is said about labels where there are none, be it None
+            or the floating-point targets of another loss.
+        exposure: the batch's activation grid, peeled; it knows which samples are copies.
+        signals: (batch,) how strongly each sample stands out where peeling would read it; NaN
+            where that is unknown.
         needed: the signal that a certificate needs in this update.
     """
-    true = x.double().flatten(1)
-    span = float(true.max() - true.min()) or 1.0
-    found = recovery.samples.double().flatten(1)
-    # Nearest by Euclidean distance, judged by the largest deviation of any entry.
-    nearest = torch.cdist(found, true).argmin(1) if len(found) else recovery.labels
-    errors = (found - true[nearest]).abs().amax(1)
-    right = errors <= TOLERANCE * span
-    recovered = torch.zeros(len(true), dtype=torch.bool)
-    recovered[nearest[right]] = True
-    why = [_why_missing(strength, needed) for strength in signals.tolist()]
-    flags = zip(recovered.tolist(), exposure.reached.tolist(), why, strict=True)
+    true, found = x.double().flatten(1), recovery.samples.double().flatten(1)
+    ranges = _ranges(true, common=x.ndim > 2)
+    # From the smallest entry of each feature, so that a large offset costs no digits.
+    low = true.amin(0)
+    nearest = torch.cdist((found - low) / ranges, (true - low) / ranges).argmin(1)
+    gaps = found - true[nearest]
+    distances = _rms(gaps / ranges)
+    right = distances < RIGHT
+    inexact = ~right & (distances <= FALSE)
+    nearest = exposure.copies[nearest]
+    matches = torch.where(right, nearest, -1)
+    stated = recovery.multiplicities
+    labels = None if y is None or y.is_floating_point() else y
+    labels_right, labels_judged = _labels(recovery, labels, exposure, matches)
+    relative = _rms(gaps) / (float(_rms(true).median()) or 1.0)
     return Score(
-        len(true),
-        torch.where(right, nearest, -1),
-        errors,
-        right & (recovery.labels == y[nearest]),
-        tuple(
-            Outcome.RECOVERED if was else reason if could else Outcome.UNREACHED
-            for was, could, reason in flags
-        ),
-        float(exposure.isolated.double().mean()),
-        exposure.oracle_rate,
+        batch_size=len(true),
+        matches=matches,
+        inexact=inexact,
+        distances=distances,
+        errors=gaps.abs().amax(1),
+        labels_right=labels_right,
+        labels_judged=labels_judged,
+        unlabelled=0 if labels is None else int((right & ~labels_judged).sum()),
+        multiplicities_wrong=right & (stated > 0) & (stated != exposure.multiplicities[nearest]),
+        estimates_hold=relative <= (ESTIMATE_FACTOR * recovery.errors).clamp(min=ESTIMATE_FLOOR),
+        outcomes=_outcomes(exposure, nearest[right], nearest[inexact], signals, needed),
+        baseline_rate=float(exposure.isolated.double().mean()),
+        oracle_rate=exposure.oracle_rate,
+    )
+
+
+def _ranges(true: Tensor, *, common: bool) -> Tensor:
+    """(features,) the range of each feature, by the rule at the head of this module."""
+    own = true.amax(0) - true.amin(0)
+    whole = float(true.max() - true.min()) or 1.0
+    varying = own[own > 0]
+    like_pixels = bool((varying >= whole / 512).all()) and bool(varying.median() >= whole / 10)
+    # Where nothing varies, nothing tells one scale from several.
+    if common or not len(varying) or float(true.abs().max()) <= 1 or like_pixels:
+        return torch.full_like(own, whole)
+    typical = varying.median()
+    return torch.where(own > 0, own.clamp(min=float(SMALLEST * typical)), typical)
+
+
+def _labels(
+    recovery: Recovery, y: Tensor | None, exposure: Exposure, matches: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(n,) whether a matched sample's labels are right, and whether they can be judged."""
+    right, judged = torch.zeros(2, len(matches), dtype=torch.bool)
+    if y is None:
+        return right, judged
+    stated = zip(recovery.labels.tolist(), recovery.label_counts, strict=True)
+    for place, (match, (label, counts)) in enumerate(zip(matches.tolist(), stated, strict=True)):
+        if match < 0 or (label < 0 and not counts):
+            continue
+        true = Counter(y[exposure.copies == match].tolist())
+        judged[place] = True
+        # A label without counts speaks for all copies.
+        right[place] = dict(true) == counts if counts else set(true) == {label}
+    return right, judged
+
+
+def _outcomes(
+    exposure: Exposure, recovered: Tensor, rough: Tensor, signals: Tensor, needed: float
+) -> tuple[Outcome, ...]:
+    """What became of each sample: `recovered` and `rough` are indices of first copies."""
+    told = dict.fromkeys(rough.tolist(), Outcome.ROUGH)
+    told |= dict.fromkeys(recovered.tolist(), Outcome.RECOVERED)
+    why = (_why_missing(strength, needed) for strength in signals.tolist())
+    each = zip(exposure.copies.tolist(), exposure.reached.tolist(), why, strict=True)
+    return tuple(
+        told.get(first, reason if could else Outcome.UNREACHED) for first, could, reason in each
     )
 
 
@@ -139,57 +263,121 @@ def _why_missing(strength: float, needed: float) -> Outcome:
     """What to say of a sample within reach that did not come back."""
     if needed >= 1.0:
         return Outcome.COARSE
+    # An unknown strength, NaN, is not said to be small.
     return Outcome.FAINT if strength < needed else Outcome.MISSED
 
 
-def signals(target: Target, x: Tensor, y: Tensor, exposure: Exposure) -> Tensor:
+def signals(
+    target: Target,
+    x: Tensor,
+    y: Tensor,
+    exposure: Exposure,
+    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
+) -> Tensor:
     """How strongly each sample stands out where peeling would read it.
 
     A sample is read from a neuron that it shares only with samples peeled before it. Its share of
     what was summed up there, |c_i| / sum |c|, is all that arithmetic leaves of it: below the
     resolution of the update's dtype the sample is not in the update, whatever the grid says. The
     same goes for 1 - p_y of a certain prediction, which the client computes by subtracting from 1.
+    The copies of a sample are read as one, from the sum of their c.
 
     Args:
         target: the target, in float64.
         x: (batch, *sample_shape) the true samples.
-        y: (batch,) the true labels.
+        y: what the loss compares with: (batch,) labels for the cross-entropy.
         exposure: the batch's activation grid, peeled.
+        loss: what the client minimises.
 
     Returns:
         (batch,) the largest such share over the neurons that come to isolate the sample, or 1 - p_y
-        if that is smaller; 0 for samples that peeling does not reach.
+        if that is smaller; 0 for samples that peeling does not reach; NaN for all samples if the
+        tail cannot be simulated.
+
+    Example:
+        >>> import gradpeel as gp
+        >>> _ = torch.manual_seed(0)
+        >>> model = torch.nn.Sequential(
+        ...     torch.nn.Linear(6, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2)
+        ... ).double()
+        >>> x, y = torch.rand(4, 6), torch.tensor([0, 1, 1, 0])
+        >>> strength = signals(gp.split(model), x, y, gp.exposure(model, x))
+        >>> bool((strength > 0.01).all())
+        True
     """
-    c, gradient = sensitivities(target, x, y, exposure)
-    share = c / c.sum(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    c, margin = _simulated(target, x, y, exposure, loss)
+    share = _summed(c, exposure).abs() / c.abs().sum(1, keepdim=True).clamp(min=_TINY)
     # A neuron comes to isolate the sample that falls last of those that fire it, if it falls alone.
-    never = len(y) + 1
+    never = len(x) + 1
     order = torch.where(exposure.reached, exposure.rounds, never) * exposure.grid
     last = order.amax(1, keepdim=True)
     isolates = exposure.grid & (order == last) & (last < never)
-    isolates &= isolates.sum(1, keepdim=True) == 1
+    isolates &= _count(isolates, exposure) == 1
     strongest: Tensor = (share * isolates).amax(0)
-    return torch.minimum(strongest, gradient)
+    return torch.minimum(strongest, margin)
 
 
 def sensitivities(
-    target: Target, x: Tensor, y: Tensor, exposure: Exposure
+    target: Target,
+    x: Tensor,
+    y: Tensor,
+    exposure: Exposure,
+    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
 ) -> tuple[Tensor, Tensor]:
-    """How much each sample adds at each neuron, |c|, for a loss summed over the batch.
+    """How much each sample, with its copies, adds at each neuron, for a loss summed over the batch.
 
     Args:
         target: the target, in float64.
         x: (batch, *sample_shape) the true samples.
-        y: (batch,) the true labels.
+        y: what the loss compares with: (batch,) labels for the cross-entropy.
         exposure: the batch's activation grid.
+        loss: what the client minimises.
 
     Returns:
-        (neurons, batch) sensitivities, and (batch,) the size of the loss gradient at the logits.
+        (neurons, batch) |c|, and (batch,) the size of the loss gradient at the outputs, relative to
+        the size at which the client rounds it. All of it NaN if the tail cannot be simulated.
     """
+    c, margin = _simulated(target, x, y, exposure, loss)
+    return _summed(c, exposure).abs(), margin
+
+
+def _simulated(
+    target: Target, x: Tensor, y: Tensor, exposure: Exposure, loss: Loss
+) -> tuple[Tensor, Tensor]:
+    """(neurons, batch) c of every single sample, and (batch,) margins, copies taken together."""
+    if target.tail.unknown is not None:
+        nowhere = torch.full(exposure.grid.shape, torch.nan, dtype=torch.float64)
+        return nowhere, nowhere.new_full((len(x),), torch.nan)
     activations = target.pre_activations(target.front(x.double())).relu()
-    logits, pull = torch.func.vjp(target.tail, activations)[:2]
-    gradient = loss_gradient(logits, y)
-    return (pull(gradient)[0].T * exposure.grid).abs(), gradient.abs().amax(1)
+    outputs, pull = torch.func.vjp(target.tail, activations)[:2]
+    if isinstance(loss, CrossEntropy):
+        # Keeps the digits of 1 - p_y, which autograd loses.
+        gradient = loss.gradient(outputs, y.long())
+        asked = loss.targets(outputs.shape[1])[y.long()].sum(1, keepdim=True)
+    else:
+        gradient = _gradient(loss, outputs, y)
+        asked = gradient - _gradient(loss, outputs, torch.zeros_like(y))
+    # The client subtracts what is asked of the outputs, so it rounds at that size, however little
+    # is left.
+    left, taken = (_summed(part.T, exposure).abs().amax(0) for part in (gradient, asked))
+    return pull(gradient)[0].T * exposure.grid, left / taken.clamp(min=_TINY)
+
+
+def _gradient(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
+    """(n, outputs) gradient of each sample's loss at its outputs."""
+    gradient: Tensor = torch.func.grad(lambda free: loss.total(free, y))(outputs)
+    return gradient
+
+
+def _summed(columns: Tensor, exposure: Exposure) -> Tensor:
+    """Give each sample's column, (anything, batch), the sum over all copies of the sample."""
+    sums = torch.zeros_like(columns).index_add_(1, exposure.copies, columns)
+    return sums[:, exposure.copies]
+
+
+def _count(marks: Tensor, exposure: Exposure) -> Tensor:
+    """(neurons, 1) how many distinct samples are marked, from (neurons, batch) of bool."""
+    return marks.T[exposure.distinct].sum(0)[:, None]
 
 
 def explain(
@@ -200,7 +388,8 @@ def explain(
     Args:
         found: the score.
         exposure: the batch's activation grid.
-        sensitivities: (neurons, batch) |c| of the true samples, as in the update.
+        sensitivities: (neurons, batch) |c| of the true samples with their copies, as in the update;
+            NaN where unknown.
         errors: (neurons,) the decoder's own estimate of its error at each neuron, at the end.
         enough: how far above its error a residual must stand to carry half the dtype's digits. A
             sample that does is missed for no good reason.
@@ -208,11 +397,10 @@ def explain(
     Returns:
         The score, with INEXACT or HIDDEN in place of MISSED where that is so.
     """
-    recovered = torch.tensor([outcome is Outcome.RECOVERED for outcome in found.outcomes])
-    left = exposure.grid & ~recovered
-    alone = left & (left.sum(1, keepdim=True) == 1)
-    tiny = torch.finfo(torch.float64).tiny
-    clearest = (sensitivities * alone / errors[:, None].clamp(min=tiny)).amax(0)
+    certified = {Outcome.RECOVERED, Outcome.ROUGH}
+    left = exposure.grid & torch.tensor([outcome not in certified for outcome in found.outcomes])
+    alone = left & (_count(left, exposure) == 1)
+    clearest = (sensitivities * alone / errors[:, None].clamp(min=_TINY)).amax(0)
     outcomes = list(found.outcomes)
     for i, outcome in enumerate(outcomes):
         if outcome is Outcome.MISSED and not bool(alone[:, i].any()):
@@ -220,3 +408,13 @@ def explain(
         elif outcome is Outcome.MISSED and float(clearest[i]) < enough:
             outcomes[i] = Outcome.INEXACT
     return replace(found, outcomes=tuple(outcomes))
+
+
+def _rms(rows: Tensor) -> Tensor:
+    """Root mean square of each row."""
+    size: Tensor = rows.norm(dim=1) / math.sqrt(rows.shape[1])
+    return size
+
+
+def _share(flags: Tensor) -> float | None:
+    return float(flags.double().mean()) if len(flags) else None
