@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.tolerances import SLACK
+from gradpeel.decoder.tolerances import MERGE
 
 __all__ = ["Candidates", "gather"]
 
@@ -38,6 +38,18 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.neurons)
+
+    def pick(self, mask: Tensor) -> Candidates:
+        """Some of the candidates."""
+        row, column = self.pairs
+        stays = mask[row]
+        return Candidates(
+            self.neurons[mask],
+            ((mask.cumsum(0) - 1)[row[stays]], column[stays]),
+            self.coordinates[mask],
+            self.pre_activations[mask],
+            self.error[mask],
+        )
 
     def isolating(self, candidate: int) -> tuple[int, ...]:
         """The neurons that isolate one candidate."""
@@ -80,11 +92,13 @@ def _merge(coordinates: Tensor, error: Tensor, direction: Tensor) -> Tensor:
     along = coordinates @ direction
     by_key = torch.argsort(along, stable=True)
     # Errors of a row's entries are independent, so along a unit direction they count once.
-    far = along[by_key].diff() > SLACK * (error[by_key][1:] + error[by_key][:-1])
+    far = along[by_key].diff() > MERGE * (error[by_key][1:] + error[by_key][:-1])
     run = torch.zeros_like(count)
     run[by_key[1:]] = far.long().cumsum(0)
     first = torch.full_like(count, len(count)).scatter_reduce(0, run, count, "amin")
     lead = first[run]
     # A row that shares the key with the leader of its run but is another vector leads itself.
     apart = (coordinates - coordinates[lead]).norm(dim=1) / max(coordinates.shape[1], 1) ** 0.5
-    return torch.where(apart <= SLACK * (error + error[lead]), lead, count)
+    same = apart <= MERGE * (error + error[lead])
+    # A vague one agrees with many; it must not stand back for a clear one that is a mixture.
+    return torch.where(same & (error <= MERGE * error[lead]), lead, count)

@@ -1,16 +1,18 @@
 """The certificate: evidence, without ground truth, that a candidate is a real sample.
 
 A neuron that a single unrecovered sample fires hands out that sample; any other live neuron hands
-out a mixture (paper, section "Certification"). The two are told apart by simulating the candidate:
-its own forward and backward pass must explain the residual it was read from. The published rule is
-one scalar equation with an absolute tolerance, which is wrong in both directions: it lets through
-mixtures whose gradient is small and turns away samples whose gradient is large. Here every
-comparison is relative to a tracked error.
+out a mixture (paper, section "Certification"). The two are told apart in two ways. Where loss and
+tail are known, the candidate is simulated: its own forward and backward pass must explain the
+residual it was read from. Where they are not, its sensitivities, as the next layer's gradient
+measures them or as they follow from where it fires, must lie in the column space of the update.
+The published rule is one scalar equation with an absolute tolerance, which is wrong in both
+directions: it lets through mixtures whose gradient is small and turns away samples whose gradient
+is large. Here every comparison is relative to a tracked error.
 
 Formal guarantees, for an accepted candidate read from neuron j:
 
 - Firing. It fires at j.
-- Bias equation. With its label it predicts the residual bias of *every* neuron whose candidate is
+- Bias equation. With its labels it predicts the residual bias of *every* neuron whose candidate is
   the same vector, within SLACK times the tracked error there.
 - Next layer. Where the tail begins with a Linear whose gradient came along, it predicts that
   layer's whole residual at j, an equation for each output, within SLACK times their tracked error.
@@ -20,15 +22,21 @@ Formal guarantees, for an accepted candidate read from neuron j:
   too small to tell counting for nothing. Where that is not enough, its sensitivities must lie in
   the column space of the update (see `gradpeel.decoder.structure`).
 - Response. Equations count only as far as the loss gradient responds to the candidate.
+- Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
+  the update, nearer than LARGEST of what random ones would, in so many equations that the chance is
+  at most CHANCE.
 - Exactness. Its error, corrected by how well the equations hold, is at most EXACT.
 - Relativity. Multiplying the whole update by a constant, together with the loss, changes no
   verdict.
 
 When a cascade has stalled the loop asks once more, not strictly: then mismatches of the bias and
-next-layer equations up to half the digits of the dtype are accepted, as a trace of a sample with
-next to no gradient; all else holds. The loop adds three guarantees: no sample is accepted twice,
-none outside a declared data range, and none whose numbers are not those it was certified by. What
-is not promised: a sample that does not come back is not thereby safe.
+next-layer equations up to half the digits of the update are accepted too, as a trace of a sample
+with next to no gradient; all else holds. At the very end one candidate at a time may be subtracted
+on trial whose evidence falls short of CHANCE but not of SPECULATIVE: it stays only if what follows
+from it makes up for that (see `gradpeel.decoder.ledger.Ledger.followers`). The loop adds three
+guarantees: no sample is accepted twice, none outside a declared data range, and none whose numbers
+are not those it was certified by. What is not promised: a sample that does not come back is not
+thereby safe.
 """
 
 from __future__ import annotations
@@ -37,17 +45,28 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.labelling import MOST_COPIES
+from gradpeel.decoder.measuring import measure_c, measure_v, trespassers
 from gradpeel.decoder.peeled import Peeled, typical
+from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.simulation import Probe, simulate
-from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import CHANCE, EXACT, LOOSEST, SLACK
-from gradpeel.target import Tail
+from gradpeel.decoder.structure import LARGEST, Structure
+from gradpeel.decoder.tolerances import CHANCE, EXACT, KINK, LOOSEST, SLACK
 
-__all__ = ["Verdicts", "certify"]
+__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail"]
+
+_PART = 1e-3
+"""Sensitivities below this part of the typical one are none."""
+
+_WHOLE = 0.995
+"""Share of the neurons that fire at which sensitivities must be found."""
+
+_PRESENT = 0.25
+"""The same where dropout may hide some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,49 +75,55 @@ class Verdicts:
 
     Attributes:
         accepted: (n,) mask.
+        sound: (n,) mask of those that hold but for the weight of their evidence.
         vague: (n,) mask of those that nothing speaks against but their own error.
-        labels: (n,) the label that explains the residual best.
         mismatch: (n,) worst relative mismatch over all equations.
         chance: (n,) probability that a mixture would do as well.
         equations: (n,) number of equations that count.
+        evidence: for each the kinds of evidence.
         peeled: what subtracting each candidate needs.
     """
 
     accepted: Tensor
+    sound: Tensor
     vague: Tensor
-    labels: Tensor
     mismatch: Tensor
     chance: Tensor
     equations: Tensor
+    evidence: tuple[Evidence, ...]
     peeled: Peeled
 
 
-def certify(
+def certify_by_tail(
     candidates: Candidates,
     residual: Residual,
-    tail: Tail,
-    probe: Probe,
+    backward: Backward,
     structure: Structure,
     *,
     strict: bool = True,
+    counts: Tensor | None = None,
 ) -> Verdicts:
-    """Fit a label to every candidate and test it against the residual.
+    """Simulate every candidate and test it against the residual.
 
     Args:
         candidates: distinct candidates.
         residual: the residual they were read from.
-        tail: the network behind the target, in float64 and evaluation mode.
-        probe: the samples' weight in the loss, and how errors are probed.
+        backward: the client's backward pass behind the target.
         structure: the column space of the update, asked where the equations alone prove too little.
         strict: demand that every mismatch is explained by the tracked error. Otherwise half the
-            digits of the update's dtype will do: a sample with a trace of one that has next to no
+            digits of the update will do as well: a sample with a trace of one that has next to no
             gradient.
+        counts: (n, classes) copies with each label; by default one label is fitted to each.
     """
     z = candidates.pre_activations
     fires = z > 0
     activations = z * fires
-    labels = _fit_labels(tail, activations, candidates.neurons, residual.bias / probe.share)
-    simulated = simulate(tail, activations, labels, probe)
+    tried = backward.classes
+    if counts is None:
+        counts = backward.fit_labels(activations, candidates.neurons, residual.bias)
+    else:
+        tried *= MOST_COPIES
+    simulated = backward.simulate(activations, counts)
     allowed = simulated.error(candidates.error + residual.resolution, residual.resolution)
 
     tests = [_bias_equation(candidates, residual, simulated.c * fires, allowed)]
@@ -106,7 +131,7 @@ def certify(
         tests.append(_next_layer(candidates, residual, activations, simulated.v, allowed))
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
-    chance = simulated.classes * torch.stack([test.chance for test in tests]).prod(0)
+    chance = tried * torch.stack([test.chance for test in tests]).prod(0)
     # A prediction that is certain and wrong has p - e_y = +-1 at two classes, whatever the sample,
     # so that mixtures such as a + b - c satisfy the equations to the last digit. As far as the loss
     # gradient does not respond to the candidate they prove nothing; the structure must.
@@ -114,55 +139,139 @@ def certify(
 
     # The equations measure the error too: how far they are off, in units of the tracked error,
     # corrects it, so that neither pessimism nor a trace of another sample piles up unseen.
-    correction = (4 * units).clamp(min=1 / SLACK)
+    correction = (2 * units).clamp(min=0.25)
     error = candidates.error * correction + residual.resolution
-    doubt = z.abs() <= SLACK * error[:, None] * residual.spread
-    explained = units <= SLACK if strict else mismatch <= math.sqrt(residual.resolution)
-    quiet = residual.quiet
-    firm = simulated.c[:, quiet] * (fires & ~doubt)[:, quiet]
-    trespasses = (firm.abs() > SLACK * residual.bias_error[quiet]).any(1)
-    accepted = explained & ~trespasses & (mismatch <= LOOSEST) & (error <= EXACT)
+    doubt = z.abs() <= KINK * error[:, None] * residual.spread
+    explained = units <= SLACK
+    if not strict:
+        explained |= mismatch <= math.sqrt(residual.grain)
+    explained &= ~trespassers(residual, simulated.c * (fires & ~doubt))
+    sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
     equations = torch.stack([test.equations for test in tests]).sum(0)
-    weak = (accepted & (chance > CHANCE)).nonzero()[:, 0]
-    luck, more = structure.chance(simulated.c[weak] * fires[weak])
+    weak = (sound & (chance > CHANCE)).nonzero()[:, 0]
+    distance, more = structure.distance(simulated.c[weak] * fires[weak])
+    luck = structure.chance(distance, more)
     chance[weak] *= luck
-    equations[weak] += more
-    accepted &= chance <= CHANCE
-    vague = explained & ~trespasses & ~accepted
+    equations[weak] += torch.where(luck < 1.0, more, 0.0).long()
+    accepted = sound & (chance <= CHANCE)
 
     v, c, off = simulated.v, simulated.c, allowed * correction
-    if tail.next_layer is not None and residual.has_next:
-        v, off = _measure_v(candidates, residual, activations, v, error=error, computed=off)
-        c = v @ tail.next_layer.weight
-    peeled = Peeled(
-        coordinates=candidates.coordinates,
-        activations=activations,
-        sensitivities=_measure_c(candidates, residual, c * fires, off),
-        next_sensitivities=v,
-        sample_error=error,
-        sensitivity_error=off,
-        kink=c * doubt,
+    layer = backward.tail.next_layer
+    if layer is not None and residual.has_next:
+        measured, measured_off = measure_v(candidates, residual, activations, error)
+        better = measured_off < off
+        v = torch.where(better[:, None], measured, v)
+        off = torch.where(better, measured_off, off)
+        c = v @ layer.weight
+    kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
+    helped = set(weak[luck < 1.0].tolist())
+    return Verdicts(
+        accepted=accepted,
+        sound=sound,
+        vague=explained & ~accepted,
+        mismatch=mismatch,
+        chance=chance,
+        equations=equations,
+        evidence=tuple(
+            kinds | Evidence.STRUCTURE if i in helped else kinds for i in range(len(candidates))
+        ),
+        peeled=Peeled(
+            coordinates=candidates.coordinates,
+            activations=activations,
+            sensitivities=measure_c(candidates, residual, c * fires, off),
+            next_sensitivities=v,
+            counts=counts,
+            sample_error=error,
+            sensitivity_error=off,
+            kink=c * doubt,
+        ),
     )
-    return Verdicts(accepted, vague, labels, mismatch, chance, equations, peeled)
 
 
-def _fit_labels(tail: Tail, activations: Tensor, neurons: Tensor, bias: Tensor) -> Tensor:
-    """The label whose predicted bias entry is nearest to the observed one (paper, eq. labelfit).
+def certify_by_structure(
+    candidates: Candidates,
+    residual: Residual,
+    structure: Structure,
+    *,
+    layer: nn.Linear | None,
+    classes: int,
+    steady: bool = True,
+    trace: float = 0.0,
+) -> Verdicts:
+    """Test every candidate against the column space of the update; no tail, label or loss needed.
 
-    One forward-mode pass along each candidate's own neuron predicts the entry for all labels at
-    once.
+    Args:
+        candidates: distinct candidates.
+        residual: the residual they were read from.
+        structure: the column space of the update.
+        layer: the next layer, if the activations enter one directly.
+        classes: number of classes; no label is found here.
+        steady: every neuron that fires has a sensitivity; with dropout it may have none.
+        trace: distance from the space that is accepted although the tracked error does not explain
+            it, as a trace of another sample.
     """
-    own = torch.zeros_like(activations)
-    own[torch.arange(len(neurons)), neurons] = 1.0
-    logits, along = torch.func.jvp(tail, (activations,), (own,))[:2]
-    p = torch.softmax(logits, 1)
-    predicted = (p * along).sum(1, keepdim=True) - along
-    # For the most likely class both terms are nearly equal; summing differences keeps the digits.
-    top = logits.argmax(1, keepdim=True)
-    exact = (p.scatter(1, top, 0.0) * (along - along.gather(1, top))).sum(1, keepdim=True)
-    predicted = predicted.scatter(1, top, exact)
-    nearest: Tensor = (predicted - bias[neurons, None]).abs().argmin(1)
-    return nearest
+    z = candidates.pre_activations
+    fires = z > 0
+    activations = z * fires
+    doubt = z.abs() <= KINK * candidates.error[:, None] * residual.spread
+    kinds = Evidence.STRUCTURE
+    if layer is not None and residual.has_next:
+        v, off = measure_v(candidates, residual, activations, candidates.error)
+        unmasked = v @ layer.weight
+        distance, equations = structure.distance(unmasked * fires)
+        kinds |= Evidence.NEXT_LAYER
+        whole = torch.ones_like(distance, dtype=torch.bool)
+    else:
+        v = z.new_zeros(len(z), 0 if layer is None else layer.out_features)
+        start = torch.zeros_like(z)
+        start[torch.arange(len(z)), candidates.neurons] = residual.bias[candidates.neurons]
+        unmasked, distance, equations = structure.sharpen(start, fires | doubt)
+        own = unmasked.gather(1, candidates.neurons[:, None])
+        scale = residual.bias[candidates.neurons, None] / torch.where(own == 0, 1.0, own)
+        unmasked = unmasked * scale
+        off = distance
+        # What was found may be another sample that fires at some of these neurons only.
+        strong = unmasked.abs() > _PART * typical(unmasked)[:, None]
+        firm = fires & ~doubt & (residual.sent.row_error > 0)
+        share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
+        several = torch.bincount(candidates.pairs[0], minlength=len(z)) > 1
+        whole = several & (share >= (_WHOLE if steady else _PRESENT))
+    c = unmasked * fires
+    row, column = candidates.pairs
+    size = torch.maximum(typical(c)[row], residual.bias[column].abs())
+    gap = (c[row, column] - residual.bias[column]).abs()
+    none = torch.zeros_like(distance)
+    gaps = none.scatter_reduce(0, row, gap / size, "amax")
+    fits = gap <= SLACK * (residual.bias_error[column] + off[row] * size)
+    fits_all = none.scatter_reduce(0, row, (~fits).double(), "amax") == 0
+    explained = distance <= SLACK * (off + candidates.error + residual.resolution)
+    explained |= distance <= min(trace, LARGEST)
+    explained &= whole & fits_all & ~trespassers(residual, unmasked * (fires & ~doubt))
+    chance = structure.chance(distance, equations)
+    # A trace of another sample shows as a distance from the space.
+    error = torch.maximum(candidates.error, torch.where(distance <= LARGEST, distance, 0.0))
+    mismatch = torch.maximum(distance, gaps)
+    sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
+    accepted = sound & (chance <= CHANCE)
+    return Verdicts(
+        accepted=accepted,
+        sound=sound,
+        vague=explained & ~accepted,
+        mismatch=mismatch,
+        chance=chance,
+        equations=equations.long(),
+        evidence=(kinds,) * len(candidates),
+        peeled=Peeled(
+            coordinates=candidates.coordinates,
+            activations=activations,
+            sensitivities=measure_c(candidates, residual, c, off),
+            next_sensitivities=v,
+            counts=c.new_zeros(len(c), classes),
+            sample_error=error,
+            sensitivity_error=torch.maximum(off, residual.resolution + none),
+            kink=unmasked * doubt,
+        ),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,57 +332,3 @@ def _next_layer(
     floor = residual.resolution * size[:, None]
     luck = (2 * torch.maximum(gap[:, None], floor) / entries).clamp(max=1.0)
     return _Test(gap / error, mismatch, luck.prod(1), (luck < 1.0).sum(1))
-
-
-def _measure_v(
-    candidates: Candidates,
-    residual: Residual,
-    activations: Tensor,
-    v: Tensor,
-    *,
-    error: Tensor,
-    computed: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Read v off the next layer's residual where that is more exact than computing it.
-
-    At an isolating neuron the next layer's residual is a_j v, so v can be measured: with no more
-    error than the residual has, whereas a computed v carries the logits' response to every error
-    and differs from the client's by the roundings of two forward passes.
-
-    Args:
-        candidates: the candidates.
-        residual: the current residual.
-        activations: (n, neurons).
-        v: (n, next width) as computed.
-        error: (n,) relative error of the candidates.
-        computed: (n,) relative error of the computed v.
-
-    Returns:
-        v and its relative error.
-    """
-    row, column = candidates.pairs
-    a = activations[row, column]
-    size = v.abs().amax(1)
-    blur = (error * residual.spread * size)[row]
-    weight = 1.0 / (residual.next_error[column].square() + blur.square())
-    votes = (weight * a)[:, None] * residual.next_rows[column]
-    top = torch.zeros_like(v).index_add_(0, row, votes)
-    bottom = torch.zeros_like(error).index_add_(0, row, weight * a.square())
-    measured = 1.0 / (bottom.sqrt() * size)
-    better = measured < computed
-    v = torch.where(better[:, None], top / bottom[:, None], v)
-    return v, torch.where(better, measured, computed)
-
-
-def _measure_c(candidates: Candidates, residual: Residual, c: Tensor, off: Tensor) -> Tensor:
-    """At a neuron that isolates the candidate the residual bias *is* its sensitivity.
-
-    Where computing it is more exact than that, the difference is a trace of a fainter sample, and
-    stays in the residual.
-    """
-    row, column = candidates.pairs
-    better = residual.bias_error[column] < (typical(c) * off)[row]
-    row, column = row[better], column[better]
-    c = c.clone()
-    c[row, column] = residual.bias[column]
-    return c

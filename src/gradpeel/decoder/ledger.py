@@ -16,9 +16,11 @@ from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
+from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.refinement import Refined
-from gradpeel.decoder.tolerances import SAME, SLACK
+from gradpeel.decoder.tolerances import CHANCE, SAME, SLACK, STANDS_OUT
 
 __all__ = ["Ledger"]
 
@@ -27,7 +29,7 @@ class Ledger:
     """Certified samples in the order they were certified."""
 
     def __init__(
-        self, gradient: Tensor, *, direction: Tensor, scale: float, next_width: int
+        self, gradient: Tensor, *, direction: Tensor, scale: float, next_width: int, classes: int
     ) -> None:
         """Start empty.
 
@@ -36,23 +38,36 @@ class Ledger:
             direction: (width,) unit vector along which samples are compared first.
             scale: typical size of a candidate's coordinates.
             next_width: width of the next layer, 0 where there is none.
+            classes: number of classes.
         """
         self._gradient = gradient
         self._scale = scale
         self._direction = direction
         neurons, features = gradient.shape
-        self.peeled = Peeled.none(width=len(direction), neurons=neurons, next_width=next_width)
+        self.peeled = Peeled.none(
+            width=len(direction), neurons=neurons, next_width=next_width, classes=classes
+        )
         self._rows = torch.zeros(0, features, dtype=torch.float64)
         self.sources = torch.zeros(0, dtype=torch.long)
-        self.labels = torch.zeros(0, dtype=torch.long)
         self.rounds = torch.zeros(0, dtype=torch.long)
         self.residuals = torch.zeros(0, dtype=torch.float64)
         self.chances = torch.zeros(0, dtype=torch.float64)
         self.equations = torch.zeros(0, dtype=torch.long)
         self.isolating: list[tuple[int, ...]] = []
+        self.evidence: list[Evidence] = []
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    @property
+    def labels(self) -> Tensor:
+        """(n,) the most frequent label of each sample, -1 where none is known."""
+        return labels_of(self.peeled.counts)
+
+    @property
+    def copies(self) -> int:
+        """Number of samples of the batch that these are, all copies counted."""
+        return int(self.peeled.counts.sum(1).clamp(min=1).sum())
 
     def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
         """(n,) mask: which of these candidates are a sample that is in the ledger already."""
@@ -69,12 +84,12 @@ class Ledger:
         peeled = verdicts.peeled.pick(chosen)
         self.peeled = self.peeled.join(peeled)
         self.sources = torch.cat([self.sources, candidates.neurons[chosen]])
-        self.labels = torch.cat([self.labels, verdicts.labels[chosen]])
         self.rounds = torch.cat([self.rounds, torch.full((len(chosen),), number)])
         self.residuals = torch.cat([self.residuals, verdicts.mismatch[chosen]])
         self.chances = torch.cat([self.chances, verdicts.chance[chosen]])
         self.equations = torch.cat([self.equations, verdicts.equations[chosen]])
         self.isolating += [candidates.isolating(i) for i in chosen.tolist()]
+        self.evidence += [verdicts.evidence[i] for i in chosen.tolist()]
         return peeled
 
     def replace(self, refined: Refined, bias: Tensor) -> None:
@@ -84,9 +99,47 @@ class Ledger:
             refined: the same samples, refined.
             bias: (neurons,) bias gradient of the target, as it was sent.
         """
-        fitted = refined.fit.solve(self._gradient, bias)
+        known = torch.cat([self._gradient.double(), bias[:, None]], 1)
+        fitted = refined.fit.solve(known)
+        fitted = fitted[:, :-1] / fitted[:, -1:]
         self._rows = torch.where(refined.better[:, None], fitted, self.rows())
         self.peeled = refined.peeled
+
+    def followers(self, error: Tensor) -> Tensor:
+        """(n,) how many later samples, certified by themselves, show that each sample is right.
+
+        They were read from neurons where its subtraction left a mark: had it been wrong, their own
+        certificates would not hold.
+
+        Args:
+            error: (neurons,) error of the residual's rows.
+        """
+        c, sources = self.peeled.sensitivities, self.sources
+        mark = c[:, sources].abs()
+        needed = torch.maximum(error[sources], self.residuals * mark.diagonal())
+        later = torch.ones_like(mark, dtype=torch.bool).triu(1)
+        sure = self.chances <= CHANCE
+        return ((mark > STANDS_OUT * needed) & later & sure).sum(1)
+
+    def confirm(self, luck: Tensor) -> None:
+        """Take what followed from samples that little spoke for into their evidence.
+
+        Args:
+            luck: (n,) by how much less likely it makes that a mixture passed for each.
+        """
+        for i in ((self.chances > CHANCE) & (luck < 1)).nonzero()[:, 0].tolist():
+            self.chances[i] *= luck[i]
+            self.evidence[i] |= Evidence.FOLLOWERS
+
+    def keep(self, kept: Tensor) -> None:
+        """Strike out all samples that the mask `kept` (n,) leaves out."""
+        self._rows = self.rows()[kept]
+        self.peeled = self.peeled.pick(kept)
+        for name in ("sources", "rounds", "residuals", "chances", "equations"):
+            setattr(self, name, getattr(self, name)[kept])
+        places = kept.nonzero()[:, 0].tolist()
+        self.isolating = [self.isolating[i] for i in places]
+        self.evidence = [self.evidence[i] for i in places]
 
     def rows(self) -> Tensor:
         """(n, features) the certified samples at the target's input, by forward substitution."""

@@ -20,6 +20,7 @@ class Peeled:
         sensitivities: (n, neurons), the c of the paper.
         next_sensitivities: (n, next width) loss gradient at the next layer's output; no columns
             where there is no next layer.
+        counts: (n, classes) copies of the sample with each label; zero where that is not known.
         sample_error: (n,) relative error of the coordinates.
         sensitivity_error: (n,) relative error of the sensitivities.
         kink: (n, neurons) sensitivity in doubt because its neuron stands at the ReLU's kink.
@@ -29,14 +30,15 @@ class Peeled:
     activations: Tensor
     sensitivities: Tensor
     next_sensitivities: Tensor
+    counts: Tensor
     sample_error: Tensor
     sensitivity_error: Tensor
     kink: Tensor
 
     @classmethod
-    def none(cls, *, width: int, neurons: int, next_width: int) -> Peeled:
+    def none(cls, *, width: int, neurons: int, next_width: int, classes: int) -> Peeled:
         """No samples yet."""
-        wide = {"coordinates": width, "next_sensitivities": next_width}
+        wide = {"coordinates": width, "next_sensitivities": next_width, "counts": classes}
         flat = {"sample_error", "sensitivity_error"}
         return cls(
             **{

@@ -20,23 +20,38 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from enum import IntEnum
 
 import torch
 from torch import Tensor, nn
 
-from gradpeel import client
+from gradpeel.decoder.backward import Backward
+from gradpeel.decoder.batch_size import Vote, vote
 from gradpeel.decoder.candidates import Candidates, gather
-from gradpeel.decoder.certificate import Verdicts, certify
+from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
+from gradpeel.decoder.closing import close
+from gradpeel.decoder.labelling import labels_of, tally
 from gradpeel.decoder.ledger import Ledger
-from gradpeel.decoder.recovery import Recovery, Round
+from gradpeel.decoder.measuring import measure_v
+from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.refinement import refine
-from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.simulation import Probe
+from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import CLEAR, LOOSEST, SLACK
+from gradpeel.decoder.tolerances import (
+    CHANCE,
+    CLEAR,
+    CONFIRMS,
+    FEWEST_EQUATIONS,
+    MOST_TRACE,
+    SLACK,
+    SPECULATIVE,
+    WORN,
+    WORN_MEASURED,
+)
 from gradpeel.errors import InputError
+from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.target import Target, split
-from gradpeel.update import Update, norm
+from gradpeel.update import Update
 
 __all__ = ["Peeling", "peel"]
 
@@ -45,6 +60,7 @@ def peel(
     model: nn.Module,
     update: Update,
     *,
+    loss: Loss | None = CrossEntropy(),  # noqa: B008 -- immutable
     sample_shape: tuple[int, ...] | None = None,
     data_range: tuple[float, float] | None = None,
     use_next_layer: bool = True,
@@ -53,8 +69,12 @@ def peel(
     """Decode an update: every sample that peeling can reach, with label and certificate.
 
     Args:
-        model: the network the update was computed on, with the weights the client had.
-        update: what the client sent.
+        model: the network the update was computed on, with the weights the client had; its first
+            layers will do where `loss` is None.
+        update: what the client sent; its batch size need not be known.
+        loss: what the client minimised. With cross-entropy samples are certified by simulating
+            them, and get labels; with another loss, None (unknown), or a tail that cannot be
+            simulated, by the structure of the update, without labels.
         sample_shape: shape of one sample; flat rows are returned where it is not given.
         data_range: smallest and largest value a sample's entry can have, if that is known; a
             candidate outside it is turned away.
@@ -73,6 +93,7 @@ def peel(
     peeling = Peeling(
         model,
         update,
+        loss=loss,
         sample_shape=sample_shape,
         data_range=data_range,
         use_next_layer=use_next_layer,
@@ -83,10 +104,26 @@ def peel(
     return peeling.recovery()
 
 
+class Stage(IntEnum):
+    """How hard the cascade looks for the next sample."""
+
+    STRICT = 0
+    """Every mismatch is explained by the tracked error."""
+    LENIENT = 1
+    """A trace of a sample with next to no gradient may be left in it."""
+    MEASURED = 2
+    """Its gradient may be that of several copies, or anything: what counts is the structure."""
+    SPECULATIVE = 3
+    """Little speaks for it yet."""
+
+
 class Peeling:
     """A cascade under way: iterate over it for its rounds, then ask for the `recovery`.
 
     Takes the arguments of `peel`.
+
+    Attributes:
+        tried: number of candidates judged so far.
     """
 
     def __init__(
@@ -94,6 +131,7 @@ class Peeling:
         model: nn.Module,
         update: Update,
         *,
+        loss: Loss | None = CrossEntropy(),  # noqa: B008 -- immutable
         sample_shape: tuple[int, ...] | None = None,
         data_range: tuple[float, float] | None = None,
         use_next_layer: bool = True,
@@ -102,71 +140,80 @@ class Peeling:
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
         # All of it is decoded on the CPU, wherever the model lives.
         self._model = copy.deepcopy(model).cpu()
-        self._update = replace(
+        self._update = update = replace(
             update, gradients={name: g.detach().cpu() for name, g in update.gradients.items()}
         )
-        update = self._update
-        self._target = split(self._model).to(dtype=torch.float64)
-        _check_belongs(self._model, self._target, update)
+        self._target = target = split(self._model).to(dtype=torch.float64)
+        _check_belongs(self._model, target, update, whole=loss is not None)
         if data_range is not None and not data_range[0] < data_range[1]:
             raise InputError(f"data_range={data_range}: expected the smaller value first")
         # A shape that does not fit is told now, not after the cascade.
-        empty = torch.zeros(0, self._target.features, dtype=torch.float64)
-        self._target.front.invert(empty, sample_shape)
+        empty = torch.zeros(0, target.features, dtype=torch.float64)
+        target.front.invert(empty, sample_shape)
         self._sample_shape = sample_shape
         self._range = data_range
-        self._residual = Residual(self._target, update, use_next=use_next_layer)
+        self._residual = residual = Residual(target, update, use_next=use_next_layer)
         # Fixed seed: any direction does, but the same update must always decode the same way.
         generator = torch.Generator().manual_seed(0)
-        direction = torch.randn(
-            self._residual.rows.shape[1], generator=generator, dtype=torch.float64
-        )
+        direction = torch.randn(residual.rows.shape[1], generator=generator, dtype=torch.float64)
         self._direction = direction / direction.norm()
-        layer = self._target.tail.next_layer
-        self._ledger = Ledger(
-            update.gradients[self._target.weight_name],
-            direction=self._direction,
-            scale=self._residual.scale,
-            next_width=0 if layer is None else layer.out_features,
+        coin = torch.rand(target.neurons, generator=generator)
+        self._signs = torch.where(coin < 0.5, -1.0, 1.0).double()
+        self._loss = (
+            loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
         )
-        coin = torch.rand(self._target.neurons, generator=generator)
-        signs = torch.where(coin < 0.5, -1.0, 1.0).double()
-        self._probe = Probe(update.share, signs * self._residual.spread)
-        self._structure = Structure(self._residual.sent, update.batch_size)
+        self._classes = 0
+        if self._loss is not None:
+            nothing = torch.zeros(1, target.neurons, dtype=torch.float64)
+            self._classes = target.tail(nothing).shape[1]
+        layer = target.tail.next_layer
+        self._ledger = Ledger(
+            update.gradients[target.weight_name],
+            direction=self._direction,
+            scale=residual.scale,
+            next_width=0 if layer is None else layer.out_features,
+            classes=self._classes,
+        )
+        self._batch_size = update.batch_size
+        self._vote: Vote | None = None
+        self._backward: Backward | None = None
+        self._structure = Structure(residual.sent, update.batch_size)
         self._trace: list[Round] = []
         self._refined_at = 0
+        self._confirmations = torch.zeros(0, dtype=torch.long)
+        self._refuted: set[int] = set()
         self._vague = False
+        self.tried = 0
 
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
-        residual, ledger, tail = self._residual, self._ledger, self._target.tail
+        residual, ledger = self._residual, self._ledger
         start = float(residual.bias.norm()) or 1.0
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
         everywhere = torch.ones_like(residual.quiet)
-        touched, strict, vague, refinable = everywhere, True, False, True
-        half_the_digits = math.sqrt(residual.resolution)
-        while len(ledger) < self._update.batch_size:
-            candidates = gather(residual, touched, self._direction)
-            chosen = candidates.neurons[:0]
-            if len(candidates):
-                verdicts = certify(
-                    candidates, residual, tail, self._probe, self._structure, strict=strict
-                )
-                vague |= bool(verdicts.vague.any())
-                chosen = self._choose(candidates, verdicts)
+        candidates = gather(residual, everywhere, self._direction)
+        self._structure.watch(candidates.pre_activations > 0)
+        self._learn_share(candidates)
+        touched, stage = everywhere, Stage.STRICT
+        while ledger.copies < (self._batch_size or len(everywhere)):
+            candidates, verdicts = self._certify(gather(residual, touched, self._direction), stage)
+            chosen = self._choose(candidates, verdicts, speculate=stage is Stage.SPECULATIVE)
+            self._vague |= bool(verdicts.vague.any())
             if not len(chosen):
-                # Stalled. What is known can be made more exact, and then fainter samples show; and
-                # what hides the rest may be a sample with next to no gradient: look once more,
-                # everywhere, for samples that are exact but for such a trace.
-                if strict and (vague or self._hides_something()) and self._refine():
-                    touched, vague = everywhere, False
-                elif strict:
-                    touched, strict = everywhere, False
+                touched = everywhere
+                # Stalled. What is known can be made more exact, and then fainter samples show.
+                inexact = self._vague or self._hides_something()
+                if stage is Stage.STRICT and inexact and self._refine():
+                    self._vague = False
+                elif stage < self._last_stage:
+                    stage = Stage(stage + 1)
+                elif self._settle_speculations():
+                    stage = Stage.STRICT
                 else:
                     break
                 continue
-            strict = True
+            stage = Stage.STRICT
             peeled = ledger.add(candidates, verdicts, chosen, len(self._trace) + 1)
             touched = residual.subtract(peeled)
             round_ = Round(
@@ -174,20 +221,125 @@ class Peeling:
                 looked_at=len(candidates.pairs[0]),
                 distinct=len(candidates),
                 sources=candidates.neurons[chosen],
-                labels=verdicts.labels[chosen],
+                labels=labels_of(peeled.counts),
                 fires=peeled.activations > 0,
                 quiet=int(residual.quiet.sum()),
                 left=float(residual.bias.norm()) / start,
             )
             self._trace.append(round_)
             yield round_
-            # A mask that is in doubt cannot be refined any more: do not wait for the stall.
-            if refinable and float(peeled.sample_error.max()) > 64 * half_the_digits:
-                refinable = self._refine()
-                touched = everywhere if refinable else touched
-        self._vague = vague
-        if len(ledger) and float(ledger.peeled.sample_error.max()) > half_the_digits:
+            # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
+            # more: do not wait for the stall.
+            worn = WORN if self._backward is not None else WORN_MEASURED
+            if float(peeled.sample_error.max()) > worn and self._refine():
+                touched = everywhere
+        self._settle_speculations()
+        if len(ledger) and float(ledger.peeled.sample_error.max()) > math.sqrt(residual.resolution):
             self._refine()
+
+    @property
+    def _last_stage(self) -> Stage:
+        """Speculation needs a simulation to hold against, and patterns that tell samples apart."""
+        can = self._backward is not None and self._structure.is_diverse
+        return Stage.SPECULATIVE if can else Stage.MEASURED
+
+    def _learn_share(self, candidates: Candidates) -> None:
+        """Set up the simulation; where the weight of a sample is unknown or wrong, find it.
+
+        Args:
+            candidates: those of the whole update.
+        """
+        if self._loss is None:
+            return
+        residual, update = self._residual, self._update
+        weighted = self._loss.class_weights is not None and update.reduction == "mean"
+        share = None if weighted else update.share
+        self._backward = Backward(
+            self._target.tail,
+            self._loss,
+            share or 1.0,
+            self._signs * residual.spread,
+            self._classes,
+        )
+        if share is not None and len(candidates):
+            found = self._certify(candidates, Stage.STRICT)[1].accepted
+            if bool(found.any()) or update.reduction == "sum":
+                return
+        found_share = None
+        if len(candidates):
+            found_share = vote(candidates, residual, self._backward, whole=not weighted)
+        if found_share is None:
+            self._backward = self._backward if share is not None else None
+            return
+        backward = replace(self._backward, share=found_share.share)
+        holds = certify_by_tail(candidates, residual, backward, self._structure).accepted
+        if share is not None and int(holds.sum()) < 2:
+            return
+        self._backward, self._vote = backward, found_share
+        if not weighted:
+            self._batch_size = round(1.0 / found_share.share)
+            self._structure = Structure(residual.sent, self._batch_size)
+            self._structure.watch(candidates.pre_activations > 0)
+
+    def _certify(self, candidates: Candidates, stage: Stage) -> tuple[Candidates, Verdicts]:
+        """Judge the candidates by the evidence that the stage asks for."""
+        backward = self._backward
+        self.tried += len(candidates)
+        if backward is None:
+            return candidates, self._by_structure(candidates, stage)
+        if stage is not Stage.MEASURED:
+            strict = stage is Stage.STRICT
+            return candidates, certify_by_tail(
+                candidates, self._residual, backward, self._structure, strict=strict
+            )
+        if len(candidates) and self._structure.tells and self._structure.is_diverse:
+            verdicts = self._by_structure(candidates, stage)
+            accepted, peeled = verdicts.accepted, verdicts.peeled
+            if bool(accepted.any()):
+                if self._residual.has_next:
+                    peeled.counts[accepted] = tally(
+                        backward,
+                        peeled.activations[accepted],
+                        peeled.next_sensitivities[accepted],
+                        peeled.sensitivity_error[accepted],
+                    )
+                return candidates, verdicts
+        return self._as_copies(candidates, backward)
+
+    def _by_structure(self, candidates: Candidates, stage: Stage) -> Verdicts:
+        """Judge the candidates by the column space of the update."""
+        tail = self._target.tail
+        return certify_by_structure(
+            candidates,
+            self._residual,
+            self._structure,
+            layer=tail.next_layer,
+            classes=self._classes,
+            steady=tail.next_layer is not None or tail.unknown is None,
+            trace=self._trace_allowed(stage),
+        )
+
+    def _trace_allowed(self, stage: Stage) -> float:
+        """How much of another sample may be left in one that the structure certifies."""
+        if stage is Stage.STRICT:
+            return 0.0
+        if stage is Stage.LENIENT or self._backward is not None:
+            return min(math.sqrt(self._residual.grain), MOST_TRACE)
+        return MOST_TRACE
+
+    def _as_copies(self, candidates: Candidates, backward: Backward) -> tuple[Candidates, Verdicts]:
+        """Judge those candidates that several copies of one sample explain."""
+        residual = self._residual
+        counts = torch.zeros(len(candidates), self._classes, dtype=torch.float64)
+        if len(candidates) and residual.has_next and backward.ends_at_next_layer:
+            activations = candidates.pre_activations.relu()
+            v, error = measure_v(candidates, residual, activations, candidates.error)
+            counts = tally(backward, activations, v, error, fewest=2)
+        several = counts.sum(1) > 0
+        candidates = candidates.pick(several)
+        return candidates, certify_by_tail(
+            candidates, residual, backward, self._structure, strict=False, counts=counts[several]
+        )
 
     def _hides_something(self) -> bool:
         """Whether some neuron's residual is more than its error, but not enough to be read."""
@@ -196,40 +348,77 @@ class Peeling:
         hidden = (size > SLACK * residual.bias_error) & (size <= CLEAR * residual.row_error)
         return bool(hidden.any())
 
-    def _refine(self) -> bool:
-        """Refine all samples and start over from the update; says whether anything was gained."""
+    def _refine(self, *, again: bool = False) -> bool:
+        """Refine all samples and start over from the update; says whether that was possible."""
         residual, ledger = self._residual, self._ledger
-        if self._refined_at == len(ledger):
+        if self._refined_at == len(ledger) and not again:
             return False
         self._refined_at = len(ledger)
         refined = refine(
             ledger.peeled,
-            ledger.labels,
+            ledger.sources,
             residual,
-            self._target.tail,
-            probe=self._probe,
+            backward=self._backward,
+            layer=self._target.tail.next_layer,
             structure=self._structure,
         )
         if refined is None:
             return False
         ledger.replace(refined, residual.sent.bias)
-        residual.restore()
-        residual.subtract(refined.peeled)
+        self._confirmations = refined.confirmations
+        residual.rebuild(refined.peeled, bias_error=refined.bias_error, row_error=refined.row_error)
         return True
 
-    def _choose(self, candidates: Candidates, verdicts: Verdicts) -> Tensor:
+    def _settle_speculations(self) -> bool:
+        """Confirm samples that little spoke for when they were subtracted, or take them back.
+
+        Says whether any was taken back.
+        """
+        ledger, residual = self._ledger, self._residual
+        if not bool((ledger.chances > CHANCE).any()):
+            return False
+        follow = ledger.followers(residual.row_error)
+        if self._refine(again=True):
+            follow += self._confirmations
+        ledger.confirm(CONFIRMS**follow)
+        kept = ledger.chances <= CHANCE
+        if bool(kept.all()):
+            return False
+        self._refuted.update(ledger.sources[~kept].tolist())
+        ledger.keep(kept)
+        residual.restore()
+        residual.subtract(ledger.peeled)
+        if len(ledger):
+            self._refine(again=True)
+        return True
+
+    def _choose(self, candidates: Candidates, verdicts: Verdicts, *, speculate: bool) -> Tensor:
         """Indices of accepted candidates that are new, distinct and within the declared range."""
         ledger = self._ledger
+        chosen = verdicts.accepted.nonzero()[:, 0]
+        if speculate and not len(chosen) and len(candidates):
+            refuted = torch.tensor([n in self._refuted for n in candidates.neurons.tolist()])
+            worth = verdicts.sound & ~refuted & (verdicts.equations >= FEWEST_EQUATIONS)
+            chance = torch.where(worth, verdicts.chance, torch.inf)
+            best = chance.argmin()
+            chosen = best[None] if float(chance[best]) <= SPECULATIVE else chosen
         # Two readings are the same sample if they agree as far as either can be trusted.
         trusted = torch.maximum(verdicts.peeled.sample_error, verdicts.mismatch)
-        chosen = verdicts.accepted.nonzero()[:, 0]
         chosen = chosen[~ledger.knows(candidates.coordinates[chosen], trusted[chosen])]
         chosen = chosen[ledger.distinct(candidates.coordinates[chosen], trusted[chosen])]
         if self._range is not None:
             own = self._residual.bias[candidates.neurons[chosen]]
             rows = ledger.read(candidates, chosen, own)
             chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
-        return chosen[: self._update.batch_size - len(ledger)]
+        if self._batch_size is None:
+            return chosen
+        return chosen[: self._batch_size - ledger.copies]
+
+    def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
+        low, high = bounds
+        slack = (SLACK * error * max(abs(low), abs(high)))[:, None]
+        samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
+        return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
     @property
     def neuron_errors(self) -> Tensor:
@@ -238,130 +427,40 @@ class Peeling:
 
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
-        ledger, update = self._ledger, self._update
-        rows = ledger.rows()
-        kept = self._agrees(rows)
-        samples = self._target.front.invert(rows[kept], self._sample_shape)
-        labels = ledger.labels[kept]
-        gap, mismatch = self._check(samples, labels)
-        # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
-        reproduced = gap <= math.sqrt(self._residual.resolution)
-        everything = len(labels) == update.batch_size
-        return Recovery(
-            samples=samples,
-            labels=labels,
-            residuals=ledger.residuals[kept],
-            errors=ledger.peeled.sample_error[kept],
-            chances=ledger.chances[kept],
-            equations=ledger.equations[kept],
-            rounds=ledger.rounds[kept],
-            sources=ledger.sources[kept],
-            isolating=tuple(ledger.isolating[i] for i in kept.nonzero()[:, 0].tolist()),
-            evidence=self._evidence(),
+        return close(
+            self._model,
+            self._target,
+            self._update,
+            ledger=self._ledger,
+            residual=self._residual,
+            backward=self._backward,
+            vote=self._vote,
+            batch_size=self._batch_size,
+            rank=self._structure.rank,
+            sample_shape=self._sample_shape,
             trace=tuple(self._trace),
-            batch_size=update.batch_size,
-            explained=max(0.0, 1.0 - gap),
-            mismatch=mismatch,
-            faint=reproduced and not everything,
-            complete=reproduced and everything,
-            stopped=self._why(len(labels), reproduced=reproduced),
+            everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
+            vague=self._vague,
         )
 
-    def _agrees(self, rows: Tensor) -> Tensor:
-        """(n,) mask: samples whose numbers are those they were certified by.
 
-        The cascade works with pre-activations; the numbers come from another system of equations. A
-        sample for which the two do not agree is withdrawn.
-        """
-        peeled, residual = self._ledger.peeled, self._residual
-        given = residual.pre_activations(peeled.coordinates)
-        off = rms(self._target.pre_activations(rows) - given) / residual.spread
-        return off <= torch.clamp(SLACK * peeled.sample_error, min=LOOSEST)
+def _check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bool) -> None:
+    """Every gradient must have a parameter of the same name and shape, the target's among them.
 
-    def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
-        low, high = bounds
-        slack = (SLACK * error * max(abs(low), abs(high)))[:, None]
-        samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
-        return ((samples >= low - slack) & (samples <= high + slack)).all(1)
-
-    def _check(self, samples: Tensor, labels: Tensor) -> tuple[float, float]:
-        """Certificate rule 6: compare the recovered samples' own gradient with the update.
-
-        Returns the relative gap over all layers, and the worst one over explained neurons.
-        """
-        target, sent = self._target, self._update.gradients
-        if not len(samples):
-            return 1.0, 0.0
-        worker = copy.deepcopy(self._model).double().requires_grad_(requires_grad=True)
-        own = client.gradients(worker, samples, labels, share=self._update.share)
-        gap = {name: gradient.double() - own[name] for name, gradient in sent.items()}
-        left = gap[target.weight_name].norm(dim=1)
-        size = sent[target.weight_name].double().norm(dim=1)
-        explained = self._residual.quiet & (size > 0)
-        worst = (
-            (left[explained] / size[explained]).max()
-            if bool(explained.any())
-            else left.new_zeros(())
-        )
-        return norm(gap) / (norm(sent) or 1.0), float(worst)
-
-    def _evidence(self) -> tuple[str, ...]:
-        kinds = ["firing", "bias equation", "support"]
-        if self._residual.has_next:
-            kinds.insert(2, "next layer")
-        if self._structure.asked:
-            kinds.append("structure")
-        if self._range is not None:
-            kinds.append("data range")
-        return tuple(kinds)
-
-    def _why(self, found: int, *, reproduced: bool) -> str:
-        """Why the cascade ended: the first of these that is so."""
-        expected = self._update.batch_size
-        rest = f"the other {expected - found} samples"
-        dtype = str(self._update.dtype).removeprefix("torch.")
-        reasons = (
-            (
-                not bool(self._residual.sent.bias.any()),
-                "the update is zero: there is nothing in it",
-            ),
-            (found == expected and reproduced, "the whole batch is recovered"),
-            (
-                found == expected,
-                "as many samples as the batch holds are certified, but the update holds more",
-            ),
-            (
-                found == 0,
-                (
-                    "no candidate can be certified: none stands alone, or batch size, reduction "
-                    "or weights are not the client's"
-                ),
-            ),
-            (
-                reproduced,
-                f"the update is explained: {rest} are too faint to be certified in {dtype}",
-            ),
-            (
-                self._vague,
-                (
-                    f"none of {rest} can be certified: where one may stand alone, what is left of "
-                    "the update is too inexact"
-                ),
-            ),
-            (True, f"no neuron isolates one of {rest}"),
-        )
-        return next(reason for holds, reason in reasons if holds)
-
-
-def _check_belongs(model: nn.Module, target: Target, update: Update) -> None:
-    """Every gradient must have a parameter of the same name and shape, the target's among them."""
+    Where the tail is not at hand (not `whole`), gradients of layers behind it are ignored.
+    """
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in (target.weight_name, target.bias_name):
         if name not in update.gradients:
             raise InputError(f"update: no gradient {name!r}, the target's; it has {_list(update)}")
     for name, gradient in update.gradients.items():
         if name not in shapes:
-            raise InputError(f"update: {name!r}: the model has no such parameter")
+            if not whole:
+                continue
+            raise InputError(
+                f"update: {name!r}: the model has no such parameter "
+                "(where the tail is unknown, say so: loss=None)"
+            )
         if tuple(gradient.shape) != shapes[name]:
             raise InputError(
                 f"update: {name!r} has shape {tuple(gradient.shape)}: the model's is {shapes[name]}"

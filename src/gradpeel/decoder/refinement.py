@@ -7,33 +7,41 @@ But once samples are known, every neuron that only they fire is an equation abou
 
 and there are far more such neurons than were used to find the samples. Least squares over all of
 them, each weighted by its own error, puts the samples back to the resolution of the update;
-simulating them anew does the same for their sensitivities. Then fainter samples come into sight.
+simulating them anew does the same for their sensitivities, and so on until nothing moves. Then
+fainter samples come into sight.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gradpeel.decoder.backward import Backward
+from gradpeel.decoder.fitting import Fit, fit_equations
 from gradpeel.decoder.peeled import Peeled, typical
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.simulation import Probe, simulate
 from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import SLACK
-from gradpeel.target import Tail
+from gradpeel.decoder.tolerances import KINK, SLACK, STANDS_OUT
 
-__all__ = ["Fit", "Refined", "refine"]
+__all__ = ["Refined", "refine"]
 
-GAIN = 0.1
-"""Both errors are estimates: a fit replaces what the cascade read only if it gains a digit."""
+_STEPS = 4
+"""How often samples and sensitivities take turns."""
 
-_TRIMS = 12
-"""How often contaminated neurons are left out before the fit is given up."""
+_HONEST = 1.5
+"""A sample is known up to this many standard errors of the fit."""
 
-_SHARP = 1e-12
-"""Sensitivities better known than this are left as they are."""
+_LOOSE = 8.0
+"""Neurons left with more than this many times their error are not explained."""
+
+_SKETCH = 16
+"""Random combinations of columns that stand for all of them while the weights are found."""
+
+_SHARP = 1e3
+"""Sensitivities known up to this many roundings are not made sharper."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,154 +49,173 @@ class Refined:
     """Refined samples, and how to get them in any coordinates.
 
     Attributes:
-        peeled: all samples, refined where that gained a digit.
+        peeled: all samples, refined where that gained something.
         better: (n,) which of them come from the joint fit.
+        wrong: (n,) which of them the others contradict.
+        confirmations: (n,) surplus neurons that each sample helps to explain.
         fit: the joint fit.
+        bias_error: (neurons,) error of the residual bias once these samples are subtracted.
+        row_error: (neurons,) the same for the residual rows.
     """
 
     peeled: Peeled
     better: Tensor
+    wrong: Tensor
+    confirmations: Tensor
     fit: Fit
+    bias_error: Tensor
+    row_error: Tensor
 
 
 def refine(
-    peeled: Peeled,
-    labels: Tensor,
+    read: Peeled,
+    sources: Tensor,
     residual: Residual,
-    tail: Tail,
     *,
-    probe: Probe,
+    backward: Backward | None,
+    layer: nn.Linear | None,
     structure: Structure,
 ) -> Refined | None:
     """Fit all certified samples jointly to the neurons they explain.
 
     Args:
-        peeled: the certified samples.
-        labels: (n,) their labels.
+        read: the certified samples as the cascade read them.
+        sources: (n,) the neurons they were read from.
         residual: the residual without them.
-        tail: the network behind the target.
-        probe: the samples' weight in the loss, and how errors are probed.
+        backward: the client's backward pass, where it can be simulated.
+        layer: the next layer, if the activations enter one directly.
         structure: the column space of the update, which makes sensitivities exact.
 
     Returns:
-        The refined samples, or None where nothing was gained.
+        The refined samples, or None where the explained neurons do not determine them.
     """
-    fires = peeled.activations > 0
-    fit = _fit_explained(_sharpened(peeled, structure), residual)
-    if fit is None:
-        return None
-    fitted = fit.solve(residual.sent.rows, residual.sent.bias)
-    # A fit that gains a digit must still agree with what was read: a trace of somebody unknown can
-    # move it unseen.
-    moved = rms(fitted - peeled.coordinates) / residual.scale
-    better = (fit.error < peeled.sample_error * GAIN) & (moved <= SLACK * peeled.sample_error)
-    coordinates = torch.where(better[:, None], fitted, peeled.coordinates)
-    error = torch.where(better, fit.error, peeled.sample_error)
-    z = residual.pre_activations(coordinates)
-    activations = (z * fires).clamp(min=0.0)
-    simulated = simulate(tail, activations, labels, probe)
-    off = simulated.error(error, residual.resolution)
-    exact = off < peeled.sensitivity_error * GAIN
-    if not bool((better | exact).any()):
-        return None
-    doubt = z.abs() <= SLACK * error[:, None] * residual.spread
-    refined = replace(
-        peeled,
-        coordinates=coordinates,
-        activations=activations,
-        sensitivities=torch.where(exact[:, None], simulated.c * fires, peeled.sensitivities),
-        next_sensitivities=torch.where(exact[:, None], simulated.v, peeled.next_sensitivities),
-        sample_error=error,
-        sensitivity_error=torch.where(exact, off, peeled.sensitivity_error),
-        kink=simulated.c * doubt,
+    sent, scale = residual.sent, residual.scale
+    left = torch.maximum(residual.bias.abs(), rms(residual.rows) / scale)
+    settled = left <= _LOOSE * residual.row_error
+    # A sample that no such neuron determines is determined where it was read; and where nothing
+    # can be computed, what was measured there is all there is.
+    lost = ~(read.sensitivities[:, settled] != 0).any(1)
+    if backward is None or int(settled.sum()) < len(read):
+        lost[:] = True
+    settled[sources[lost]] = True
+    known = torch.cat([sent.rows / scale, sent.bias[:, None]], 1)
+    generator = torch.Generator().manual_seed(0)
+    mix = torch.randn(known.shape[1], _SKETCH, generator=generator, dtype=known.dtype)
+    sketch = known @ mix / known.shape[1] ** 0.5
+    sense = partial(
+        _sense,
+        read=read,
+        residual=residual,
+        settled=settled,
+        backward=backward,
+        layer=layer,
+        structure=structure,
     )
-    return Refined(refined, better, fit)
-
-
-def _sharpened(peeled: Peeled, structure: Structure) -> Peeled:
-    """The samples with sensitivities from the structure of the update, where that gains a digit."""
-    vague = (peeled.sensitivity_error > _SHARP).nonzero()[:, 0]
-    c, error = structure.sharpen(peeled.sensitivities[vague], peeled.activations[vague] > 0)
-    gains = error < peeled.sensitivity_error[vague] * GAIN
-    sensitivities, off = peeled.sensitivities.clone(), peeled.sensitivity_error.clone()
-    sensitivities[vague[gains]] = c[gains]
-    off[vague[gains]] = error[gains]
-    return replace(peeled, sensitivities=sensitivities, sensitivity_error=off)
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """Weighted least squares for all samples at once, factored.
-
-    Attributes:
-        error: (n,) relative error of each sample.
-        explained: (m,) the neurons that only known samples fire.
-        weights: (m, 1) what each of them counts.
-        q: (m, n) orthogonal factor.
-        r: (n, n) triangular factor.
-        size: (n,) norms of the weighted equations' columns.
-    """
-
-    error: Tensor
-    explained: Tensor
-    weights: Tensor
-    q: Tensor
-    r: Tensor
-    size: Tensor
-
-    def solve(self, rows: Tensor, bias: Tensor) -> Tensor:
-        """Samples (n, width) from what was sent: rows (neurons, width) and bias (neurons,).
-
-        The bias gradient is one more column, that of a feature which is 1 in every sample; it sets
-        the scale of each sample's sensitivities.
-        """
-        known = torch.cat([rows[self.explained], bias[self.explained, None]], 1).double()
-        solution = self._least_squares(known)
-        return solution[:, :-1] / solution[:, -1:]
-
-    def scale(self, bias: Tensor) -> Tensor:
-        """(n,) by how much each sample's sensitivities fall short of what the bias says."""
-        return self._least_squares(bias[self.explained, None])[:, 0]
-
-    def _least_squares(self, known: Tensor) -> Tensor:
-        solution: Tensor = torch.linalg.solve_triangular(
-            self.r, self.q.T @ (known * self.weights), upper=True
-        )
-        return solution / self.size[:, None]
-
-
-def _fit_explained(peeled: Peeled, residual: Residual) -> Fit | None:
-    """Fit the samples to the neurons they explain; None where those do not determine them.
-
-    A neuron may pass for explained although a sample too faint to be seen fires it. It shows in the
-    fit, being off by more than its error, and is left out of the next one.
-    """
-    c = peeled.sensitivities
-    fires = peeled.activations > 0
-    explained = residual.quiet & fires.any(0) & ~(peeled.kink != 0).any(0)
-    off = (fires * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
-    weights = (residual.sent.error.square() + off).rsqrt()
-    error = peeled.sensitivity_error + residual.resolution
-    for _ in range(_TRIMS):
-        if int(explained.sum()) < len(peeled) or not bool(fires[:, explained].any(1).all()):
+    peeled, doubt = read, residual.row_error
+    for _ in range(_STEPS):
+        peeled = sense(peeled)
+        c = peeled.sensitivities
+        fires = c != 0
+        off = (fires * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
+        off += peeled.kink.square().sum(0)
+        sigma = (sent.row_error.square() + off).sqrt()
+        explained = settled & fires.any(0) & (sigma > 0)
+        if int(explained.sum()) < len(read) or not bool(fires[:, explained].any(1).all()):
             return None
-        fit = _factor((c * weights).T, explained, weights, error)
-        gap = residual.sent.bias - fit.scale(residual.sent.bias) @ c
-        off_by = torch.where(explained, (gap * weights).abs(), 0.0)
-        worst = float(off_by.max())
-        if worst <= SLACK:
-            return fit
-        # One neuron far off spoils the fit at all others: only the worst go at once.
-        explained &= off_by < max(SLACK, worst / 10)
-    return None
+        fit = fit_equations(c, sketch, sigma, explained, doubt=doubt)
+        solution = fit.solve(known)
+        coordinates = solution[:, :-1] / solution[:, -1:] * scale
+        error = _HONEST * fit.error / solution[:, -1].abs() + residual.resolution
+        # A fit that is more exact must still agree with what was read.
+        moved = rms(coordinates - read.coordinates) / scale
+        better = (error < read.sample_error) & (moved <= SLACK * read.sample_error)
+        shift = rms(coordinates - peeled.coordinates) / scale
+        peeled = replace(
+            peeled,
+            coordinates=torch.where(better[:, None], coordinates, read.coordinates),
+            sample_error=torch.where(better, error, read.sample_error),
+        )
+        doubt = fit.gaps
+        if not bool((better & (shift > 0.3 * error)).any()):
+            break
+    peeled = sense(peeled)
+    c = peeled.sensitivities
+    off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
+    kink = peeled.kink.square().sum(0)
+    # What explained neurons are off by measures the errors of all of them.
+    unit = min(1.0, _HONEST * fit.unit)
+    bias_error = (unit**2 * (sent.bias_error.square() + off) + kink).sqrt()
+    apart = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
+    joint = _HONEST * fit.error_of(torch.where(better[:, None], c, 0.0))
+    row_error = (bias_error.square() + apart + joint.square()).sqrt()
+    wrong = moved > SLACK * (read.sample_error + error)
+    stands_out = c.abs() > STANDS_OUT * row_error
+    confirmations = (stands_out & fit.surplus).sum(1)
+    return Refined(peeled, better, wrong, confirmations, fit, bias_error, row_error)
 
 
-def _factor(matrix: Tensor, explained: Tensor, weights: Tensor, error: Tensor) -> Fit:
-    """Factor the weighted equations, (neurons, n), of the explained neurons."""
-    # Weights range over many decades; orthogonalising keeps its accuracy if large rows come first.
-    order = (matrix / matrix[explained].norm(dim=0)).norm(dim=1).argsort(descending=True)
-    order = order[explained[order]]
-    size = matrix[order].norm(dim=0)
-    q, r = torch.linalg.qr(matrix[order] / size)
-    inverse = torch.linalg.solve_triangular(r, torch.eye(len(r), dtype=r.dtype), upper=True)
-    return Fit(inverse.norm(dim=1) / size + error, order, weights[order, None], q, r, size)
+def _sense(
+    peeled: Peeled,
+    *,
+    read: Peeled,
+    residual: Residual,
+    settled: Tensor,
+    backward: Backward | None,
+    layer: nn.Linear | None,
+    structure: Structure,
+) -> Peeled:
+    """The samples with sensitivities from whatever tells them most exactly."""
+    z = residual.pre_activations(peeled.coordinates)
+    fires = z > 0
+    doubt = z.abs() <= KINK * peeled.sample_error[:, None] * residual.spread
+    best = replace(
+        peeled,
+        activations=z * fires,
+        sensitivities=read.sensitivities,
+        next_sensitivities=read.next_sensitivities,
+        sensitivity_error=read.sensitivity_error,
+    )
+    known = (peeled.counts.sum(1) > 0).nonzero()[:, 0]
+    if backward is not None and len(known):
+        simulated = backward.simulate(best.activations[known], peeled.counts[known])
+        off = simulated.error(peeled.sample_error[known], residual.resolution)
+        best = _better(best, known, simulated.c * fires[known], simulated.v, off)
+    unknown = torch.arange(len(peeled))
+    if backward is not None:
+        unknown = (peeled.counts.sum(1) == 0).nonzero()[:, 0]
+    if layer is not None and residual.has_next and len(unknown):
+        v, off = _measure_jointly(best, residual, settled)
+        c = v[unknown] @ layer.weight * fires[unknown]
+        best = _better(best, unknown, c, v[unknown], off[unknown])
+    vague = (best.sensitivity_error > _SHARP * residual.resolution).nonzero()[:, 0]
+    if len(vague):
+        sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
+        best = _better(best, vague, sharp, best.next_sensitivities[vague], off)
+    return replace(best, kink=typical(best.sensitivities)[:, None] * doubt)
+
+
+def _measure_jointly(peeled: Peeled, residual: Residual, settled: Tensor) -> tuple[Tensor, Tensor]:
+    """Measure v of all samples together by the next layer's gradient; also their errors."""
+    a, sent = peeled.activations, residual.sent
+    size = peeled.next_sensitivities.abs().amax(1)
+    blur = (a > 0) * (peeled.sample_error * size)[:, None] * residual.spread
+    sigma = (sent.next_error.square() + blur.square().sum(0)).sqrt()
+    explained = settled & (a > 0).any(0) & (sigma > 0)
+    if int(explained.sum()) < len(a) or not bool((a > 0)[:, explained].any(1).all()):
+        return peeled.next_sensitivities, torch.full_like(size, torch.inf)
+    fit = fit_equations(a, sent.next_rows, sigma, explained, doubt=rms(residual.next_rows))
+    v = fit.solve(sent.next_rows)
+    tiny = torch.finfo(size.dtype).tiny
+    return v, _HONEST * fit.error / v.abs().amax(1).clamp(min=tiny)
+
+
+def _better(peeled: Peeled, which: Tensor, c: Tensor, v: Tensor, error: Tensor) -> Peeled:
+    """Put other sensitivities of some samples in place where they are more exact."""
+    gains = error < peeled.sensitivity_error[which]
+    which = which[gains]
+    return replace(
+        peeled,
+        sensitivities=peeled.sensitivities.index_copy(0, which, c[gains]),
+        next_sensitivities=peeled.next_sensitivities.index_copy(0, which, v[gains]),
+        sensitivity_error=peeled.sensitivity_error.index_copy(0, which, error[gains]),
+    )

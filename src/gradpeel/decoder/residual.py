@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.noise_floor import noise_floor
 from gradpeel.decoder.peeled import Peeled, typical
 from gradpeel.decoder.tolerances import CLEAR, ROUNDING, SLACK
 from gradpeel.target import Target
@@ -37,14 +38,18 @@ class Sent:
         rows: (neurons, width) the target's weight gradient.
         bias: (neurons,) the target's bias gradient.
         next_rows: (neurons, next width) the next layer's weight gradient, a neuron a row.
-        error: (neurons,) rounding error of `bias`; times the residual's scale that of `rows`.
-        next_error: (neurons,) rounding error of an entry of `next_rows`.
+        scale: typical size of an entry of a candidate.
+        bias_error: (neurons,) error of `bias`.
+        row_error: (neurons,) times the residual's scale, error of an entry of `rows`.
+        next_error: (neurons,) error of an entry of `next_rows`.
     """
 
     rows: Tensor
     bias: Tensor
     next_rows: Tensor
-    error: Tensor
+    scale: float
+    bias_error: Tensor
+    row_error: Tensor
     next_error: Tensor
 
 
@@ -62,6 +67,7 @@ class Residual:
         scale: typical size of a candidate's coordinates.
         spread: typical size of a candidate's pre-activations less the bias.
         resolution: relative resolution of the update's dtype.
+        grain: the same with the noise on the update.
     """
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
@@ -82,12 +88,23 @@ class Residual:
         candidates = rows[live] / bias[live, None]
         self.scale = _typical(candidates)
         self.spread = _typical(self.pre_activations(candidates) - target.bias)
+        noise = noise_floor(target, update.gradients[target.weight_name], bias, next_rows)
+        self.grain = math.hypot(self.resolution, noise.relative)
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
         # of the two says how much was summed up.
         unit = ROUNDING * self.resolution
-        error = unit * torch.maximum(bias.abs(), rms(rows) / self.scale)
-        next_error = unit * next_rows.norm(dim=1)
-        self.sent = Sent(rows, bias, next_rows, error, next_error)
+        rounding = unit * torch.maximum(bias.abs(), rms(rows) / self.scale)
+        spread = float(rms(target.weight).square().mean().sqrt()) * math.sqrt(target.features)
+        of_rows = noise.weight * (spread if self.in_neuron_space else 1.0) / self.scale
+        self.sent = Sent(
+            rows,
+            bias,
+            next_rows,
+            self.scale,
+            bias_error=_hypot(rounding, noise.bias),
+            row_error=_hypot(rounding, of_rows),
+            next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),
+        )
         self.quiet = torch.zeros_like(live)
         self.restore()
 
@@ -97,9 +114,16 @@ class Residual:
         self.rows = sent.rows.clone()
         self.bias = sent.bias.clone()
         self.next_rows = sent.next_rows.clone()
-        self.bias_error = sent.error.clone()
-        self.row_error = sent.error.clone()
+        self.bias_error = sent.bias_error.clone()
+        self.row_error = sent.row_error.clone()
         self.next_error = sent.next_error.clone()
+        self._settle(torch.ones_like(self.quiet))
+
+    def rebuild(self, peeled: Peeled, *, bias_error: Tensor, row_error: Tensor) -> None:
+        """Start over without the samples, whose joint errors at every neuron are given."""
+        self.restore()
+        self.subtract(peeled)
+        self.bias_error, self.row_error = bias_error, row_error
         self._settle(torch.ones_like(self.quiet))
 
     def live(self, among: Tensor) -> Tensor:
@@ -160,6 +184,10 @@ class Residual:
         where = silent.nonzero()[:, 0]
         self.quiet &= ~touched
         self.quiet[where] = rms(self.rows[where]) <= SLACK * self.row_error[where] * self.scale
+
+
+def _hypot(errors: Tensor, noise: float) -> Tensor:
+    return errors if noise == 0 else torch.hypot(errors, torch.full_like(errors, noise))
 
 
 def _typical(rows: Tensor) -> float:

@@ -1,71 +1,117 @@
-"""Structure: evidence that needs neither label, loss nor batch size.
+"""Structure: evidence that needs neither tail, label, loss nor batch size.
 
 The target's weight gradient is G = C^T X, with a row of C for each sample, zero wherever the sample
 does not fire. So, while the batch is smaller than the layer and than the number of features, the
 true sensitivities of every sample lie in the column space of the gradient *as it was sent*, before
-and after any peeling. Those computed for a mixture fire at the wrong neurons and lie outside.
+and after any peeling. Those of a mixture fire at the wrong neurons and lie outside. The rank of the
+space is the number of distinct samples.
 
 What the test is worth is counted, not assumed: a neuron whose unit vector lies in the space
 (leverage 1) says nothing, so the number of equations is the sum of 1 - leverage over the neurons
-that fire.
+that fire. And where samples hardly differ in the neurons they fire, a mixture fires as they do: the
+test is worth no more than firing patterns differ.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from gradpeel.decoder.residual import Sent
+from gradpeel.decoder.tolerances import CHANCE
 
-__all__ = ["Structure"]
+__all__ = ["LARGEST", "Structure"]
 
 _OVERSAMPLING = 8
-_LARGEST = 0.01
+_BLOCK = 64
+"""Directions looked for at once where nobody says how many there are."""
+_NOISE = 1.1
+"""Largest singular value of noise, in units of what random matrix theory says."""
+_CLIFF = 100.0
+"""A fall between singular values this deep is the edge between samples and noise."""
+LARGEST = 0.01
 """Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
+_ALIEN = 0.1
+"""Distance from the space at which the bias gradient is that of something else."""
 _MOST = 60
 """Equations that count at most: they are not independent to the last one."""
 
 
 class Structure:
-    """The column space of an update's weight gradient, found when first asked for."""
+    """The column space of an update's weight gradient, found when first asked for.
 
-    def __init__(self, sent: Sent, batch_size: int) -> None:
+    Attributes:
+        asked: whether it was.
+    """
+
+    def __init__(self, sent: Sent, batch_size: int | None) -> None:
         self._sent = sent
         self._batch_size = batch_size
-        # In neuron space there are more features than neurons; in input space the width is theirs.
-        self._rank = min(batch_size + _OVERSAMPLING, sent.rows.shape[1])
+        self._live = sent.row_error > 0
         self._basis: Tensor | None = None
+        self._rank: int | None = None
+        self._alike = 1.0
+        self.asked = False
 
     @property
-    def asked(self) -> bool:
-        """Whether the column space was needed so far."""
-        return self._basis is not None
+    def rank(self) -> int | None:
+        """Number of distinct samples; None where it was not asked for, or cannot be told."""
+        return self._rank
 
-    def chance(self, c: Tensor) -> tuple[Tensor, Tensor]:
-        """How likely a mixture's sensitivities would lie as close to the space.
+    @property
+    def tells(self) -> bool:
+        """Whether the column space is smaller than all there is."""
+        return self._find_basis() is not None
+
+    @property
+    def is_diverse(self) -> bool:
+        """Whether firing patterns differ so much that no two agree by chance."""
+        return self._alike <= CHANCE
+
+    def distance(self, c: Tensor) -> tuple[Tensor, Tensor]:
+        """How far sensitivities lie outside the space, relative to random ones.
 
         Args:
             c: (n, neurons) sensitivities.
 
         Returns:
-            (n,) the chance, 1 where the test says nothing, and (n,) the number of equations.
+            (n,) the distance, 1 where the test says nothing, and (n,) the number of equations.
         """
-        live = self._sent.error > 0
-        basis = self._find_basis(live) if len(c) else None
+        basis = self._find_basis() if len(c) else None
         if basis is None:
-            return torch.ones(len(c), dtype=c.dtype), torch.zeros(len(c), dtype=torch.long)
-        weighted = c[:, live] / self._sent.error[live]
+            return c.new_ones(len(c)), c.new_zeros(len(c))
+        weighted = c[:, self._live] / self._sent.row_error[self._live]
         outside = weighted - (weighted @ basis) @ basis.T
-        free = 1.0 - basis.square().sum(1)
+        free = (1.0 - basis.square().sum(1)).clamp(min=0.0)
         equations = ((weighted != 0) * free).sum(1)
         # A random vector on the same neurons would have this much of itself outside.
         expected = (weighted.square() * free).sum(1).sqrt()
-        distance = outside.norm(dim=1) / expected
-        counted = equations.clamp(max=_MOST) * (distance <= _LARGEST)
-        return (2 * distance).clamp(max=1.0).pow(counted), counted.long()
+        tiny = torch.finfo(c.dtype).tiny
+        return outside.norm(dim=1) / expected.clamp(min=tiny), equations
 
-    def sharpen(self, c: Tensor, fires: Tensor) -> tuple[Tensor, Tensor]:
-        """Make sensitivities exact from the neurons that a sample does not fire.
+    def chance(self, distance: Tensor, equations: Tensor) -> Tensor:
+        """(n,) how likely a mixture's sensitivities would lie as close to the space.
+
+        Args:
+            distance: (n,) from the space.
+            equations: (n,) as many as it was measured in.
+        """
+        counted = equations.clamp(max=_MOST) * (distance <= LARGEST)
+        luck = (2 * distance).clamp(max=1.0).pow(counted)
+        return torch.where(luck < 1.0, luck.clamp(min=self._alike), 1.0)
+
+    def watch(self, fires: Tensor) -> None:
+        """Learn from the firing patterns of candidates, (n, neurons), how far they differ.
+
+        The chance that two agree at every neuron falls with the number of neurons they differ in.
+        """
+        share = fires.double().mean(0)
+        self._alike = math.exp(-float((share * (1 - share)).sum()))
+
+    def sharpen(self, c: Tensor, fires: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Find sensitivities from the neurons that a sample does not fire.
 
         There is, up to scale, one vector in the space that vanishes wherever the sample is silent:
         its sensitivities. Knowing where it fires thus gives them to the resolution of the update,
@@ -76,42 +122,98 @@ class Structure:
             fires: (n, neurons) where each sample fires.
 
         Returns:
-            (n, neurons) sharpened sensitivities and (n,) their relative errors, infinite where the
-            silent neurons are too few.
+            (n, neurons) sharpened sensitivities; (n,) their relative errors, infinite where the
+            silent neurons are too few; (n,) by how many these are more than enough.
         """
-        live = self._sent.error > 0
-        basis = self._find_basis(live) if len(c) else None
-        sharp, error = c.clone(), torch.full((len(c),), torch.inf, dtype=c.dtype)
+        live, sharp = self._live, c.clone()
+        error = torch.full((len(c),), torch.inf, dtype=c.dtype)
+        spare = torch.zeros(len(c), dtype=c.dtype)
+        basis = self._find_basis() if len(c) else None
         if basis is None:
-            return sharp, error
-        weight = self._sent.error[live]
+            return sharp, error, spare
+        weight = self._sent.row_error[live]
         for i in range(len(c)):
             on = fires[i, live]
-            if int((~on).sum()) <= basis.shape[1]:
+            spare[i] = int((~on).sum()) - basis.shape[1]
+            if spare[i] <= 0:
                 continue
             vector, error[i] = _null_vector(basis, on, basis.T @ (c[i, live] / weight))
             if not bool(error[i].isfinite()):
                 continue
             found = torch.where(on, basis @ vector * weight, 0.0)
+            # The vector is exact in units of each neuron's error: large errors are large ones.
+            error[i] *= (found[on] / weight[on]).norm() * weight[on].norm()
+            error[i] /= found.norm() * math.sqrt(int(on.sum()))
             known = c[i, live]
             sharp[i, live] = found * ((found @ known) / (found @ found))
-        return sharp, error
+        return sharp, error, spare.clamp(min=0.0)
 
-    def _find_basis(self, live: Tensor) -> Tensor | None:
+    def _find_basis(self) -> Tensor | None:
         """Orthonormal columns that span the space; None where it is all there is.
 
-        Neurons are weighted by their rounding error, so that faint samples keep their direction.
-        The gradient has no more rank than the batch has samples, so as many random combinations of
-        its columns span it.
+        Neurons are weighted by their errors, so that faint samples keep their direction. The
+        gradient has no more rank than the batch has samples, so as many random combinations of its
+        columns span it.
         """
-        if self._rank >= int(live.sum()) or self._batch_size >= self._sent.rows.shape[1]:
-            return None
-        if self._basis is None:
-            rows = self._sent.rows[live] / self._sent.error[live, None]
-            generator = torch.Generator().manual_seed(0)
-            mix = torch.randn(rows.shape[1], self._rank, generator=generator, dtype=rows.dtype)
-            self._basis = torch.linalg.qr(rows @ mix).Q
+        if not self.asked:
+            self.asked = True
+            rows = self._sent.rows[self._live]
+            rows = rows / (self._sent.row_error[self._live, None] * self._sent.scale)
+            self._basis = self._span(rows) if len(rows) else None
+            # The bias gradient is the sum of all sensitivities: if it is not in the space either,
+            # the two gradients do not belong together.
+            if self._basis is not None and float(self.distance(self._sent.bias[None])[0]) > _ALIEN:
+                self._basis = None
         return self._basis
+
+    def _span(self, rows: Tensor) -> Tensor | None:
+        """Orthonormal basis of what stands out of the noise in rows, each of unit error."""
+        count, width = rows.shape
+        most, size = min(rows.shape), self._batch_size
+        if size is not None and (size + _OVERSAMPLING >= count or size >= width):
+            return None
+        generator = torch.Generator().manual_seed(0)
+        basis = rows.new_zeros(count, 0)
+        block = _BLOCK if size is None else size + _OVERSAMPLING
+        while basis.shape[1] < most:
+            block = min(block, most - basis.shape[1])
+            mix = torch.randn(width, block, generator=generator, dtype=rows.dtype)
+            fresh = rows @ mix / math.sqrt(width)
+            fresh = fresh - basis @ (basis.T @ fresh)
+            if float(fresh.norm(dim=0).max()) <= _NOISE * math.sqrt(count):
+                break
+            # Normalised before they are made orthogonal once more: what is left may be small.
+            for _ in range(2):
+                fresh = torch.linalg.qr(fresh).Q
+                fresh = fresh - basis @ (basis.T @ fresh)
+            basis = torch.cat([basis, torch.linalg.qr(fresh).Q], 1)
+            block = _BLOCK
+            if size is not None:
+                break
+        left, values, _ = torch.linalg.svd(basis.T @ rows, full_matrices=False)
+        noise = _NOISE * (math.sqrt(count) + math.sqrt(width))
+        rank = _rank(values, noise)
+        if rank >= most:
+            return None
+        self._rank = rank
+        found: Tensor = basis @ left[:, :rank]
+        return found
+
+
+def _rank(values: Tensor, noise: float) -> int:
+    """How many singular values are signal: all above the noise, up to the cliff if there is one.
+
+    Roundings of faint neurons may stand a little above what they are thought to be; samples stand
+    far above.
+    """
+    values = torch.cat([values, values.new_zeros(1)])
+    above = int((values > noise).sum())
+    low = int((values > _CLIFF * noise).sum())
+    if above > low:
+        steps = values[max(low - 1, 0) : above] / values[max(low, 1) : above + 1].clamp(min=noise)
+        if len(steps) and float(steps.max()) > _CLIFF:
+            return max(low - 1, 0) + int(steps.argmax()) + 1
+    return above
 
 
 def _null_vector(basis: Tensor, on: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,21 @@ follows says how that estimate is used.
 
 from __future__ import annotations
 
-__all__ = ["CHANCE", "CLEAR", "EXACT", "LOOSEST", "ROUNDING", "SAME", "SLACK"]
+__all__ = [
+    "CHANCE",
+    "CLEAR",
+    "CONFIRMS",
+    "EXACT",
+    "KINK",
+    "LOOSEST",
+    "MERGE",
+    "ROUNDING",
+    "SAME",
+    "SLACK",
+    "SPECULATIVE",
+    "STANDS_OUT",
+    "WORN",
+]
 
 ROUNDING = 8.0
 """Roundings behind one entry of an update, in units of its dtype's resolution."""
@@ -15,13 +29,13 @@ ROUNDING = 8.0
 SLACK = 32.0
 """How many times its tracked error a quantity may be off before it counts as really different."""
 
-CLEAR = 1e3
+CLEAR = 50.0
 """How far above its error a neuron's residual must stand before its candidate is looked at."""
 
-EXACT = 5e-4
+EXACT = 1e-2
 """Largest relative error of a sample that may still be certified."""
 
-LOOSEST = 1e-3
+LOOSEST = 2e-2
 """Largest relative mismatch of any equation, however large the tracked error."""
 
 CHANCE = 1e-9
@@ -29,3 +43,30 @@ CHANCE = 1e-9
 
 SAME = 1e-6
 """Two samples closer than this, relative to the typical size of an entry, are one."""
+
+KINK = 3.0
+"""How many times its error a pre-activation may be below or above zero and still be in doubt."""
+
+WORN = 1e-6
+"""Error of a sample from which on the cascade does not go on without refining."""
+
+MERGE = 4.0
+"""How many times their errors two candidates may be apart and still be one sample."""
+
+SPECULATIVE = 1e-2
+"""Largest chance of a candidate that may be subtracted on trial, to be confirmed later."""
+
+FEWEST_EQUATIONS = 4
+"""Equations that must speak for a candidate that is subtracted on trial."""
+
+CONFIRMS = 1e-3
+"""What one surplus neuron that a sample helps to explain takes off its chance."""
+
+STANDS_OUT = 30.0
+"""How far above the errors at a neuron a sample's part in it must be to speak for the sample."""
+
+WORN_MEASURED = 1e-10
+"""The same where sensitivities are not computed but measured, and lose digits faster."""
+
+MOST_TRACE = 3e-3
+"""Most of another sample that may be left in one that the structure certifies."""

@@ -1,0 +1,237 @@
+"""The end of a cascade: turn what is certified into samples, and hold them against the update.
+
+A set of samples that reproduces the whole update, all layers, proves more than its certificates
+(paper, section "Certification"): nothing else is in there.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel import client
+from gradpeel.decoder.backward import Backward
+from gradpeel.decoder.batch_size import Vote
+from gradpeel.decoder.ledger import Ledger
+from gradpeel.decoder.recovery import Evidence, Recovery, Round
+from gradpeel.decoder.residual import Residual, rms
+from gradpeel.decoder.tolerances import LOOSEST, SLACK
+from gradpeel.target import Target
+from gradpeel.update import Update, norm
+
+__all__ = ["close"]
+
+_ALIEN = 0.1
+"""Noise, relative to the gradient, from which on the update may as well be of other weights."""
+
+
+def close(
+    model: nn.Module,
+    target: Target,
+    update: Update,
+    *,
+    ledger: Ledger,
+    residual: Residual,
+    backward: Backward | None,
+    vote: Vote | None,
+    batch_size: int | None,
+    rank: int | None,
+    sample_shape: tuple[int, ...] | None,
+    trace: tuple[Round, ...],
+    everywhere: Evidence,
+    vague: bool,
+) -> Recovery:
+    """Tell what a cascade has found.
+
+    Args:
+        model: the network.
+        target: its target, in float64.
+        update: what was sent.
+        ledger: the certified samples.
+        residual: what is left without them.
+        backward: the client's backward pass, where it could be simulated.
+        vote: what the candidates said of a sample's share, where they were asked.
+        batch_size: as stated or found.
+        rank: number of distinct samples, where that was asked for.
+        sample_shape: shape of one sample, if known.
+        trace: the rounds.
+        everywhere: evidence that all samples have.
+        vague: something was too inexact to be certified.
+    """
+    rows = ledger.rows()
+    kept = _agrees(rows, target, ledger, residual)
+    samples = target.front.invert(rows[kept], sample_shape)
+    counts = ledger.peeled.counts[kept].long()
+    places = kept.nonzero()[:, 0].tolist()
+    labelled = counts.sum(1) > 0
+    if backward is not None and bool(labelled.all()):
+        gap, mismatch = _check(
+            model, update, samples, counts, backward=backward, target=target, quiet=residual.quiet
+        )
+    else:
+        gap, mismatch = _left(residual)
+    # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
+    reproduced = gap <= math.sqrt(residual.grain)
+    found = int(counts.sum(1).clamp(min=1).sum())
+    size = batch_size
+    if size is None:
+        # What reproduces the whole update is the whole batch; else there are so many at least.
+        size = found if reproduced and found else rank
+    everything = size is not None and found == size
+    return Recovery(
+        samples=samples,
+        labels=ledger.labels[kept],
+        multiplicities=counts.sum(1),
+        label_counts=tuple(
+            {label: int(row[label]) for label in row.nonzero()[:, 0].tolist()} for row in counts
+        ),
+        residuals=ledger.residuals[kept],
+        errors=ledger.peeled.sample_error[kept],
+        chances=ledger.chances[kept],
+        equations=ledger.equations[kept],
+        evidence=tuple(ledger.evidence[i] | everywhere for i in places),
+        rounds=ledger.rounds[kept],
+        sources=ledger.sources[kept],
+        isolating=tuple(ledger.isolating[i] for i in places),
+        trace=trace,
+        batch_size=size,
+        stated_batch_size=update.batch_size,
+        batch_votes=int(labelled.sum()) if _scale_tells(update, backward) else 0,
+        rank=rank,
+        explained=max(0.0, 1.0 - gap),
+        mismatch=mismatch,
+        faint=reproduced and not everything,
+        complete=reproduced and everything,
+        stopped=_why(update, residual, size, found, reproduced=reproduced, vague=vague),
+        warnings=_warnings(update, residual, vote, batch_size, rank),
+    )
+
+
+def _scale_tells(update: Update, backward: Backward | None) -> bool:
+    """Whether the scale of a sample's gradient depends on the batch size alone."""
+    mean = update.reduction == "mean"
+    return backward is not None and mean and backward.loss.class_weights is None
+
+
+def _agrees(rows: Tensor, target: Target, ledger: Ledger, residual: Residual) -> Tensor:
+    """(n,) mask: samples whose numbers are those they were certified by.
+
+    The cascade works with pre-activations; the numbers come from another system of equations. A
+    sample for which the two do not agree is withdrawn.
+    """
+    peeled = ledger.peeled
+    given = residual.pre_activations(peeled.coordinates)
+    off = rms(target.pre_activations(rows) - given) / residual.spread
+    return off <= torch.clamp(SLACK * peeled.sample_error, min=LOOSEST)
+
+
+def _check(
+    model: nn.Module,
+    update: Update,
+    samples: Tensor,
+    counts: Tensor,
+    *,
+    backward: Backward,
+    target: Target,
+    quiet: Tensor,
+) -> tuple[float, float]:
+    """Compare the recovered samples' own gradient with the update.
+
+    Returns the relative gap over all layers, and the worst one over explained neurons.
+    """
+    sent = update.gradients
+    if not len(samples):
+        return 1.0, 0.0
+    which, labels = counts.nonzero(as_tuple=True)
+    times = counts[which, labels]
+    worker = copy.deepcopy(model).double().requires_grad_(requires_grad=True)
+    own = client.gradients(
+        worker,
+        samples[which.repeat_interleave(times)],
+        labels.repeat_interleave(times),
+        share=backward.share,
+        loss=backward.loss,
+    )
+    gap = {name: gradient.double() - own[name] for name, gradient in sent.items()}
+    left = gap[target.weight_name].norm(dim=1)
+    size = sent[target.weight_name].double().norm(dim=1)
+    return norm(gap) / (norm(sent) or 1.0), _worst(left, size, quiet)
+
+
+def _left(residual: Residual) -> tuple[float, float]:
+    """The same at the target alone, from what the cascade has left of it."""
+    left, size = residual.rows.norm(dim=1), residual.sent.rows.norm(dim=1)
+    gap = float(left.norm()) / (float(size.norm()) or 1.0)
+    return gap, _worst(left, size, residual.quiet)
+
+
+def _worst(left: Tensor, size: Tensor, quiet: Tensor) -> float:
+    explained = quiet & (size > 0)
+    return float((left[explained] / size[explained]).max()) if bool(explained.any()) else 0.0
+
+
+def _warnings(
+    update: Update, residual: Residual, vote: Vote | None, batch_size: int | None, rank: int | None
+) -> tuple[str, ...]:
+    """What does not fit together."""
+    stated, found = update.batch_size, []
+    if stated is not None and batch_size != stated and vote is not None:
+        found.append(
+            f"batch_size={stated} is stated, but the scale of {vote.voters} candidates says "
+            f"{batch_size}: decoded with {batch_size}"
+        )
+    if batch_size is not None and rank is not None and rank > batch_size:
+        found.append(
+            f"the update holds {rank} distinct samples, more than the batch size {batch_size}"
+        )
+    if residual.grain > _ALIEN:
+        found.append(
+            "the update does not fit the weights of the model, or is mostly noise: "
+            f"{residual.grain:.0%} of its spread"
+        )
+    return tuple(found)
+
+
+def _why(
+    update: Update,
+    residual: Residual,
+    expected: int | None,
+    found: int,
+    *,
+    reproduced: bool,
+    vague: bool,
+) -> str:
+    """Why the cascade ended: the first of these that is so."""
+    rest = "the others" if expected is None else f"the other {expected - found} samples"
+    dtype = str(update.dtype).removeprefix("torch.")
+    reasons = (
+        (not bool(residual.sent.bias.any()), "the update is zero: there is nothing in it"),
+        (found == expected and reproduced, "the whole batch is recovered"),
+        (
+            found == expected,
+            "as many samples as the batch holds are certified, but the update holds more",
+        ),
+        (
+            found == 0,
+            (
+                "no candidate can be certified: none stands alone, or batch size, reduction "
+                "or weights are not the client's"
+            ),
+        ),
+        (
+            reproduced,
+            f"the update is explained: {rest} are too faint to be certified in {dtype}",
+        ),
+        (
+            vague,
+            (
+                f"none of {rest} can be certified: where one may stand alone, what is left of "
+                "the update is too inexact"
+            ),
+        ),
+        (True, f"no neuron isolates one of {rest}"),
+    )
+    return next(reason for holds, reason in reasons if holds)

@@ -1,0 +1,71 @@
+"""Labels of samples that stand in the batch more than once, or that the structure certified.
+
+Copies of a sample add up to one gradient. At the logits it is
+
+    g = M p - sum_y n_y Q[y],   M = sum_y n_y sum(Q[y]),
+
+where n_y is the number of copies with label y and Q[y] what the loss asks for it (e_y for the plain
+cross-entropy, so that M is the number of copies). The sample is known, so p is; for every M the
+counts follow, and those that are whole numbers are the labels.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.backward import Backward
+from gradpeel.decoder.tolerances import SLACK
+
+__all__ = ["MOST_COPIES", "labels_of", "tally"]
+
+MOST_COPIES = 8
+"""Copies of one sample that are looked for."""
+
+_WHOLE = 0.05
+"""How far from a whole number a count may come out."""
+
+
+def tally(
+    backward: Backward, activations: Tensor, v: Tensor, error: Tensor, *, fewest: int = 1
+) -> Tensor:
+    """Counts of labels that explain measured gradients at the next layer.
+
+    A label that the network is sure of has next to no gradient: copies with it that are not to be
+    told from none are not counted.
+
+    Args:
+        backward: the client's backward pass behind the target.
+        activations: (n, neurons) of each sample.
+        v: (n, next width) measured.
+        error: (n,) relative error of v.
+        fewest: copies to look for at least.
+
+    Returns:
+        (n, classes) copies with each label, all zero where no whole numbers come out.
+    """
+    targets = backward.loss.targets(backward.classes)
+    p, g = backward.at_logits(activations, v)
+    floor = SLACK * error * g.abs().amax(1)
+    inverse = torch.linalg.inv(targets)
+    mass = targets.sum(1)
+    copies = torch.arange(fewest, MOST_COPIES + 1, dtype=v.dtype)
+    best = torch.zeros_like(p)
+    least = torch.full((len(p),), _WHOLE, dtype=p.dtype)
+    for total in sorted(set((copies[:, None] * mass).flatten().tolist())):
+        found = (total * p - g) @ inverse
+        whole = found.round()
+        off = torch.maximum((found - whole).abs().amax(1), floor)
+        fits = ((whole @ mass - total).abs() <= 1e-6 * total) & (whole >= 0).all(1)
+        # In case of doubt the fewer: only clearly better ones replace what was found before.
+        fits &= off < 0.5 * least
+        best = torch.where(fits[:, None], whole, best)
+        least = torch.where(fits, off, least)
+    return best
+
+
+def labels_of(counts: Tensor) -> Tensor:
+    """(n,) the most frequent label of each sample, -1 where none is known."""
+    # Without any classes there is no column to look for.
+    most = torch.cat([counts.new_zeros(len(counts), 1), counts], 1).argmax(1)
+    return most - 1
