@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ import gradpeel as gp
 from gradpeel.audit import Audit, audit
 from gradpeel.client import local_update
 from gradpeel.decoder import Recovery, Round, peel
+from gradpeel.decoder.tolerances import CLEAR, ROUNDING
 from gradpeel.designs import (
     PAPER_METHODS,
     Design,
@@ -27,17 +29,20 @@ from gradpeel.designs import (
     ToRows,
     TrapWeights,
 )
+from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
 from gradpeel.scoring import Outcome, score
 from gradpeel.target import split
 from gradpeel.update import Reduction
 from support import make_batch, make_model, truths_of
 
 KEYS = {
-    "design", "weights", "batch_size", "neurons", "features", "seed", "dtype", "reduction",
-    "recovered", "recovery_rate", "oracle_rate", "baseline_rate", "label_accuracy",
-    "false_certificates", "repeats", "rounds", "recovered_by_round", "complete", "explained",
-    "mismatch", "evidence", "stopped", "max_abs_error", "median_abs_error",
-    "unrecovered_but_reachable", "seconds",
+    "design", "weights", "batch_size", "neurons", "features", "seed", "dtype", "reduction", "loss",
+    "noise", "without_tail", "recovered", "recovery_rate", "oracle_rate", "baseline_rate",
+    "label_accuracy", "false_certificates", "inexact_certificates", "repeats",
+    "wrong_multiplicities", "error_estimates_hold", "rounds", "recovered_by_round",
+    "batch_size_found", "batch_size_stated", "batch_size_votes", "complete", "explained",
+    "mismatch", "evidence", "copies", "unlabelled", "stopped", "warnings", "max_abs_error",
+    "median_abs_error", "unrecovered_but_reachable", "seconds",
 }  # fmt: skip
 
 
@@ -82,6 +87,13 @@ def test_its_numbers(plain: Audit) -> None:
     assert (told["neurons"], told["features"]) == (80, 24)
     assert (told["design"], told["weights"]) == ("passive", "keep")
     assert (told["dtype"], told["reduction"], told["seed"]) == ("float64", "mean", 0)
+    assert (told["loss"], told["noise"], told["without_tail"]) == ("cross-entropy", 0.0, None)
+    assert told["batch_size_found"] == told["batch_size_stated"] == 12
+    assert told["inexact_certificates"] == told["wrong_multiplicities"] == 0
+    assert told["copies"] == told["unlabelled"] == 0
+    assert told["error_estimates_hold"] == 1.0
+    assert told["evidence"]["next layer"] == 12
+    assert told["warnings"] == []
     assert told["recovered"] == sum(told["recovered_by_round"]) == 12
     assert told["rounds"] == len(told["recovered_by_round"])
     assert told["recovery_rate"] == told["oracle_rate"] == told["label_accuracy"] == 1.0
@@ -162,20 +174,147 @@ def test_float32_certifies_nothing_false(seed: int, hidden: tuple[int, ...]) -> 
     assert told["recovery_rate"] >= 0.9 * told["oracle_rate"] > 0
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("setting", [{"dtype": torch.bfloat16}, {"noise": 0.01}], ids=str)
 def test_few_digits_are_named_as_the_reason(
-    model: nn.Sequential, batch: tuple[Tensor, Tensor], dtype: torch.dtype
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], setting: dict[str, Any]
 ) -> None:
-    found = audit(model, *batch, dtype=dtype)
+    found = audit(model, *batch, **setting)
     missing = numbers(found)["unrecovered_but_reachable"]
     assert found.score.false_certificates == 0
     assert missing
     assert {row["why"] for row in missing} == {Outcome.COARSE.value}
 
 
+def test_noise_is_added_to_what_the_client_computed(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    found = audit(model, *batch, noise=1e-6, seed=5)
+    expected = gp.with_noise(local_update(model, *batch), 1e-6, seed=5)
+    assert found.update.gradients.keys() == expected.gradients.keys()
+    for name, gradient in expected.gradients.items():
+        assert torch.equal(found.update.gradients[name], gradient)
+    told = numbers(found)
+    assert told["noise"] == 1e-6
+    assert told["recovery_rate"] == told["label_accuracy"] == 1.0
+    assert 1e-8 < told["max_abs_error"] < 1e-3
+
+
+def test_noise_is_named_as_the_reason_where_it_is_one() -> None:
+    network = make_model(24, 80, 4, seed=5)
+    found = audit(network, *make_batch(24, 12, 4, seed=5), noise=1e-3)
+    missing = numbers(found)["unrecovered_but_reachable"]
+    assert missing
+    for row in missing:
+        assert (row["why"] == Outcome.FAINT.value) == (row["signal"] < CLEAR * ROUNDING * 1e-3)
+
+
+def test_a_batch_size_that_nobody_states_is_found(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], plain: Audit
+) -> None:
+    found = audit(model, *batch, state_batch_size=False)
+    assert found.update.batch_size is None
+    told = numbers(found)
+    assert (told["batch_size_stated"], told["batch_size_found"]) == (None, 12)
+    assert told["batch_size"] == 12
+    assert set(found.score.matches.tolist()) == set(plain.score.matches.tolist())
+    assert told["label_accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("state_batch_size", [True, False])
+def test_without_the_tail_samples_come_back_without_labels(
+    batch: tuple[Tensor, Tensor], *, state_batch_size: bool
+) -> None:
+    wide = make_model(24, 400, 4)
+    found = audit(wide, *batch, know_tail=False, state_batch_size=state_batch_size)
+    told = numbers(found)
+    assert told["without_tail"] == "kept from the decoder"
+    assert told["recovery_rate"] == told["oracle_rate"] == 1.0
+    assert told["label_accuracy"] is None
+    assert told["unlabelled"] == 12
+    assert told["false_certificates"] == told["repeats"] == 0
+    assert "bias equation" not in told["evidence"]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("loss", [MeanSquaredError(), BinaryCrossEntropy()], ids=str)
+def test_losses_without_labels(
+    batch: tuple[Tensor, Tensor], loss: Loss, reduction: Reduction
+) -> None:
+    model = make_model(24, 400, 4)
+    targets = torch.rand(12, 4, generator=torch.Generator().manual_seed(0)).round()
+    found = audit(model, batch[0], targets, loss=loss, reduction=reduction)
+    assert found.loss is loss
+    told = numbers(found)
+    assert told["loss"] == loss.name
+    assert told["without_tail"] == f"{loss.name} has no class labels to tell"
+    assert told["recovery_rate"] == told["oracle_rate"] == 1.0
+    assert told["label_accuracy"] is None
+    assert told["false_certificates"] == 0
+    assert bool((found.signals > 0).all())
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [CrossEntropy(label_smoothing=0.2), CrossEntropy(class_weights=(1.0, 2.0, 0.5, 3.0))],
+    ids=["smoothing", "weights"],
+)
+def test_declared_settings_of_the_loss_reach_client_and_decoder(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], loss: Loss
+) -> None:
+    found = audit(model, *batch, loss=loss)
+    expected = local_update(model, *batch, loss=loss).gradients["2.bias"]
+    assert torch.equal(found.update.gradients["2.bias"], expected)
+    assert found.score.recovery_rate == found.score.label_accuracy == 1.0
+
+
+def test_a_tail_in_training_mode_is_audited_as_it_is(batch: tuple[Tensor, Tensor]) -> None:
+    first, relu, second, again, last = make_model(24, 400, 4, (20,))
+    tail = [second, nn.BatchNorm1d(20), again, nn.Dropout(0.5), last]
+    network = nn.Sequential(first, relu, *tail).double().train()
+    one, same, other = (audit(network, *batch, seed=seed) for seed in (3, 3, 4))
+    assert one.model.training
+    assert torch.equal(one.update.gradients["6.bias"], same.update.gradients["6.bias"])
+    assert not torch.equal(one.update.gradients["6.bias"], other.update.gradients["6.bias"])
+    told = numbers(one)
+    assert "BatchNorm1d '3'" in told["without_tail"]
+    assert "Dropout '5'" in told["without_tail"]
+    assert told["recovery_rate"] == told["oracle_rate"] > 0
+    assert told["false_certificates"] == 0
+    steady = audit(network.eval(), *batch)
+    assert not steady.model.training
+    assert steady.without_tail is None
+    assert steady.score.label_accuracy == 1.0
+
+
+def test_unknown_signals_are_null_in_json(plain: Audit) -> None:
+    outcomes = (Outcome.MISSED, *plain.score.outcomes[1:])
+    found = replace(
+        plain,
+        signals=torch.full((12,), torch.nan),
+        score=replace(plain.score, outcomes=outcomes),
+    )
+    (row,) = numbers(found)["unrecovered_but_reachable"]
+    assert row == {"sample": 0, "why": Outcome.MISSED.value, "signal": None}
+
+
+def test_copies_count_for_all_of_themselves(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    x, y = batch
+    again = torch.cat([x, x[:2], x[:1]]), torch.cat([y, y[:2], (y[:1] + 1) % 4])
+    found = audit(model, *again)
+    told = numbers(found)
+    assert told["batch_size"] == told["recovered"] == 15
+    assert told["recovery_rate"] == told["oracle_rate"] == told["label_accuracy"] == 1.0
+    assert sum(told["recovered_by_round"]) == 12
+    assert told["copies"] == 3
+    assert told["repeats"] == told["wrong_multiplicities"] == 0
+    assert told["complete"] is True
+
+
 def test_a_sample_without_gradient_is_explained(batch: tuple[Tensor, Tensor]) -> None:
     x, y = batch
-    network = make_model(24, 80, 4)
+    network = make_model(24, 400, 4)
     last = network[2]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
@@ -292,6 +431,21 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         lambda: audit(MODEL, X, Y, data_range=(1.0, 1.0)),
         "data_range=(1.0, 1.0): expected the smaller value first",
     ),
+    (lambda: audit(MODEL, X, Y, noise=-1e-9), "noise=-1e-09: expected a number of at least 0"),
+    (lambda: audit(MODEL, X, Y, noise=math.inf), "noise=inf: expected a number of at least 0"),
+    (lambda: audit(MODEL, X, Y, seed=-1), "seed=-1: expected an integer of at least 0"),
+    (
+        lambda: audit(MODEL, X, Y, design=Passive),  # type: ignore[arg-type]
+        "design=<class 'gradpeel.designs.passive.Passive'>: expected a design such as",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, loss=MeanSquaredError()),
+        "y: shape (6,): expected (6, 4), as the outputs have",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, loss=CrossEntropy(class_weights=(1.0, 1.0))),
+        "class_weights of 2 values: the model has 4 classes",
+    ),
     (lambda: audit(3, X, Y), "model of type int: expected a torch.nn.Module"),  # type: ignore[arg-type]
 ]
 
@@ -308,9 +462,8 @@ def test_errors(call: Callable[[], object], message: str) -> None:
     [
         lambda: audit(MODEL, X[:, :23], Y),
         lambda: audit(MODEL, X, Y, dtype=torch.int32),
-        lambda: audit(MODEL, X, Y, seed=-1),
     ],
-    ids=["another width", "no such dtype", "no such seed"],
+    ids=["another width", "no such dtype"],
 )
 def test_what_does_not_fit_is_told_in_a_line(call: Callable[[], object]) -> None:
     with pytest.raises(gp.InputError):

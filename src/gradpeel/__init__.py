@@ -19,14 +19,20 @@ from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, Recovery, Round, peel
 from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
 from gradpeel.exposure import Exposure, exposure
+from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
+from gradpeel.noise import with_noise
 from gradpeel.target import Normalise, Target, split
 from gradpeel.update import Update, load_update, save_update
 
 __all__ = [
     "Audit",
+    "BinaryCrossEntropy",
+    "CrossEntropy",
     "Exposure",
     "GradpeelError",
     "InputError",
+    "Loss",
+    "MeanSquaredError",
     "ModelError",
     "ModelRefusedError",
     "Normalise",
@@ -44,4 +50,5 @@ __all__ = [
     "peel",
     "save_update",
     "split",
+    "with_noise",
 ]

@@ -1,7 +1,10 @@
 r"""The one call that ties it together: simulate a round on data you own, decode it, score it.
 
-    batch -> client -> update -> peel -> recovery -> score
+    batch -> client -> update -> (noise) -> peel -> recovery -> score
         \-> exposure
+
+By default the decoder knows what a server knows. What it may not know in practice, the batch size,
+the loss, or the network behind the target, can be kept from it.
 
 Example:
     >>> import torch
@@ -11,6 +14,8 @@ Example:
     >>> x, y = torch.rand(8, 30), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
     >>> audit(model, x, y).score.recovery_rate
     1.0
+    >>> audit(model, x, y, noise=1e-6, state_batch_size=False).recovery.batch_size
+    8
 """
 
 from __future__ import annotations
@@ -19,20 +24,22 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpeel.client import check_dtype, local_update
+from gradpeel.client import check_dtype, check_seed, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.tolerances import CLEAR, ROUNDING
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure
+from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.noise import with_noise
 from gradpeel.scoring import Outcome, Score, explain, score, sensitivities, signals
-from gradpeel.target import split, with_first_layer
+from gradpeel.target import Target, split, with_first_layer
 from gradpeel.update import Reduction, Update
 
 __all__ = ["Audit", "audit"]
@@ -47,13 +54,17 @@ class Audit:
         features: number of inputs of the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
-        y: (batch,) their labels.
-        update: what the client sent.
+        y: what the loss compares with: (batch,) labels, or (batch, outputs) targets.
+        loss: what the client minimised.
+        noise: standard deviation of the noise on the update, relative to each gradient's own.
+        without_tail: why the decoder did without the tail, and so without labels, in a phrase; None
+            where it used it.
+        update: what the decoder got of the client.
         exposure: the batch's activation grid, peeled.
         recovery: what the decoder found, without seeing the batch.
         score: the recovery held against the batch.
         signals: (batch,) how strongly each sample stands out where peeling would read it.
-        seed: the seed of the design's draws.
+        seed: the seed of all draws.
         seconds: time the decoder took.
     """
 
@@ -62,6 +73,9 @@ class Audit:
     model: nn.Module
     x: Tensor
     y: Tensor
+    loss: Loss
+    noise: float
+    without_tail: str | None
     update: Update
     exposure: Exposure
     recovery: Recovery
@@ -88,23 +102,34 @@ class Audit:
             "seed": self.seed,
             "dtype": str(self.update.dtype).removeprefix("torch."),
             "reduction": self.update.reduction,
+            "loss": self.loss.name,
+            "noise": self.noise,
+            "without_tail": self.without_tail,
             "recovered": score.recovered,
             "recovery_rate": score.recovery_rate,
             "oracle_rate": score.oracle_rate,
             "baseline_rate": score.baseline_rate,
             "label_accuracy": score.label_accuracy,
             "false_certificates": score.false_certificates,
+            "inexact_certificates": score.inexact_certificates,
             "repeats": score.repeats,
+            "wrong_multiplicities": score.wrong_multiplicities,
+            "error_estimates_hold": score.error_estimates_hold,
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,
             "unrecovered_but_reachable": [
-                {"sample": i, "why": outcome.value, "signal": float(self.signals[i])}
+                {"sample": i, "why": outcome.value, "signal": _known(float(self.signals[i]))}
                 for i, outcome in enumerate(score.outcomes)
                 if outcome not in {Outcome.RECOVERED, Outcome.UNREACHED}
             ],
             "seconds": self.seconds,
         }
+
+
+def _known(value: float) -> float | None:
+    """JSON has no word for NaN."""
+    return None if math.isnan(value) else value
 
 
 def audit(
@@ -116,19 +141,30 @@ def audit(
     seed: int = 0,
     dtype: torch.dtype | None = None,
     reduction: Reduction = "mean",
+    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
+    noise: float = 0.0,
+    state_batch_size: bool = True,
+    know_tail: bool = True,
     data_range: tuple[float, float] | None = None,
     on_round: Callable[[Round], None] | None = None,
 ) -> Audit:
     """Simulate one FedSGD round on data you own and tell what its gradient gives away.
 
     Args:
-        model: the network; it is not changed.
+        model: the network, in the mode the client trains it in; it is not changed.
         x: the client's batch, (batch, *sample_shape), as the model takes it.
-        y: class labels, (batch,).
+        y: what the loss compares with: class labels, (batch,), for the cross-entropy; targets,
+            (batch, outputs), for the other losses.
         design: how the server sets the target; by default it leaves the model as it is.
-        seed: seeds the design's draws.
+        seed: seeds the design's draws, what the model draws at random, and the noise.
         dtype: what the client computes in; the model's own dtype where not given.
         reduction: whether the loss is the mean or the sum over the batch.
+        loss: what the client minimises.
+        noise: standard deviation of Gaussian noise on each gradient tensor of the update, as a
+            multiple of the standard deviation of that tensor's values; see `gradpeel.with_noise`.
+        state_batch_size: whether the update says its batch size; otherwise the decoder finds it.
+        know_tail: whether the decoder knows the loss and the network behind the target; otherwise
+            structure and the next layer's gradient are all its evidence, and it knows no labels.
         data_range: smallest and largest possible value of an entry, if the decoder may use it.
         on_round: called after each round of the cascade.
 
@@ -137,15 +173,10 @@ def audit(
 
     Raises:
         ModelRefusedError: the network cannot be audited; the error lists every reason.
-        InputError: the batch does not fit the network.
+        InputError: the batch does not fit the network, or a setting breaks its rule.
     """
     design = design or Passive()
-    if seed < 0:
-        raise InputError(f"seed={seed}: expected an integer of at least 0")
-    if dtype is not None:
-        check_dtype(dtype)
-    if isinstance(design, type | str) or not hasattr(design, "shape"):
-        raise InputError(f"design={design!r}: expected a design such as gradpeel.designs.Passive()")
+    _check(design, seed, dtype, noise)
     target = split(model)
     # Simulated on the CPU, wherever model and data live.
     x, y = torch.as_tensor(x).cpu(), torch.as_tensor(y).cpu()
@@ -160,11 +191,21 @@ def audit(
     )
     shaped = with_first_layer(model, target, layer.weight, layer.bias)
     shaped = shaped.to(dtype or target.weight.dtype)
-    update = local_update(shaped, x, y, dtype=dtype, reduction=reduction)
+    update = local_update(shaped, x, y, reduction=reduction, loss=loss, seed=seed)
+    if noise:
+        update = with_noise(update, noise, seed=seed)
+    if not state_batch_size:
+        update = replace(update, batch_size=None)
     exposed = exposure(shaped, x)
 
     started = time.perf_counter()
-    peeling = Peeling(shaped, update, sample_shape=tuple(x.shape[1:]), data_range=data_range)
+    peeling = Peeling(
+        shaped,
+        update,
+        loss=loss if know_tail else None,
+        sample_shape=tuple(x.shape[1:]),
+        data_range=data_range,
+    )
     for round_ in peeling:
         if on_round is not None:
             on_round(round_)
@@ -172,17 +213,19 @@ def audit(
     seconds = time.perf_counter() - started
 
     truth = split(shaped).to(torch.float64)
-    strength = signals(truth, x, y.long(), exposed)
-    # Three digits of a sample must survive the roundings of what it was summed up with.
-    resolution = torch.finfo(update.dtype).eps
+    strength = signals(truth, x, y, exposed, loss)
+    # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
+    # with.
+    resolution = max(torch.finfo(update.dtype).eps, noise)
     needed = CLEAR * ROUNDING * resolution
     scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
+    share = 1.0 / loss.denominator(y) if reduction == "mean" else 1.0
     scored = explain(
         scored,
         exposed,
-        sensitivities(truth, x, y.long(), exposed)[0] * update.share,
+        sensitivities(truth, x, y, exposed, loss)[0] * share,
         peeling.neuron_errors,
-        enough=1 / math.sqrt(resolution),
+        enough=max(CLEAR, 1 / math.sqrt(resolution)),
     )
     return Audit(
         design=design,
@@ -190,6 +233,9 @@ def audit(
         model=shaped,
         x=x,
         y=y,
+        loss=loss,
+        noise=noise,
+        without_tail=_why_without_tail(truth, loss, know_tail=know_tail),
         update=update,
         exposure=exposed,
         recovery=recovery,
@@ -198,3 +244,21 @@ def audit(
         seed=seed,
         seconds=seconds,
     )
+
+
+def _check(design: object, seed: int, dtype: torch.dtype | None, noise: float) -> None:
+    check_seed(seed)
+    if dtype is not None:
+        check_dtype(dtype)
+    if isinstance(design, type | str) or not hasattr(design, "shape"):
+        raise InputError(f"design={design!r}: expected a design such as gradpeel.designs.Passive()")
+    if not (math.isfinite(noise) and noise >= 0):
+        raise InputError(f"noise={noise}: expected a number of at least 0")
+
+
+def _why_without_tail(target: Target, loss: Loss, *, know_tail: bool) -> str | None:
+    if not know_tail:
+        return "kept from the decoder"
+    if not isinstance(loss, CrossEntropy):
+        return f"{loss.name} has no class labels to tell"
+    return target.tail.unknown

@@ -32,8 +32,8 @@ def test_the_version_is_the_package_s() -> None:
     ("argv", "words"),
     [
         (["--help"], ["demo", "audit", "peel", "systems you own", "simulation"]),
-        (["audit", "--help"], ["gradpeel audit --data", "--soliton", "systems you own"]),
-        (["peel", "--help"], ["gradpeel peel audit/update", "--samples", "personal data"]),
+        (["audit", "--help"], ["gradpeel audit --data", "--soliton", "--noise", "systems you own"]),
+        (["peel", "--help"], ["gradpeel peel audit/update", "--unknown-tail", "personal data"]),
         (["demo", "--help"], ["--out", "--seed"]),
     ],
 )

@@ -44,6 +44,14 @@ TABLE = [
     (f"{AUDIT} --design foo", "Invalid value for '--design'"),
     (f"{AUDIT} --dtype int8", "Invalid value for '--dtype'"),
     (f"{AUDIT} --batch-size many", "Invalid value for '--batch-size'"),
+    (f"{AUDIT} --noise -1", "noise=-1.0: expected a number of at least 0"),
+    (f"{AUDIT} --noise nan", "noise=nan: expected a number of at least 0"),
+    (f"{AUDIT} --loss hinge", "Invalid value for '--loss'"),
+    (f"{AUDIT} --label-smoothing 1", "label_smoothing=1.0: expected a number from 0 to below 1"),
+    (
+        f"{AUDIT} --loss mean-squared-error --label-smoothing 0.1",
+        "label_smoothing=0.1: loss mean-squared-error has no label_smoothing; cross-entropy has",
+    ),
     (f"{AUDIT} --scale 0.9", "scale=0.9: design passive has no scale; trap-weights has"),
     (f"{AUDIT} --weights mirrored", "weights=mirrored: design passive has no weights; trap-wei"),
     (f"{AUDIT} --design trap-weights --scale 0", "scale=0.0: expected a number above 0 and at mo"),
@@ -65,13 +73,34 @@ TABLE = [
     (PEEL.replace("update.safetensors", "text.npz"), "text.npz: not an .npz file"),
     (PEEL.replace("update.safetensors", "text.txt"), "text.txt: expected a file ending in .safet"),
     (PEEL.replace("update.s", "nan.s"), "nan.safetensors: 0.bias: 1 of 20 values are not finite"),
-    (PEEL.replace("update.s", "bare.s"), "bare.safetensors: does not say its batch size; give it"),
     (PEEL.replace("update.s", "deep.s"), "update: '2.bias' has shape (5,): the model's is (3,)"),
     (PEEL.replace("update.s", "more.s"), "update: 'more': the model has no such parameter"),
     (PEEL.replace("update.s", "less.s"), "update: no gradient '0.weight', the target's; it has"),
     (PEEL.replace("update.s", "slim.s"), "update: '0.bias' has shape (10,): the model's is (20,)"),
     (PEEL.replace("model.s", "conv.s"), "conv.safetensors: not a multilayer perceptron: 0.weight"),
-    (PEEL.replace("model.s", "line.s"), "line.safetensors: not a multilayer perceptron: state of"),
+    (PEEL.replace("model.s", "lone.s"), "lone.safetensors: not a multilayer perceptron: 0.weight"),
+    (
+        PEEL.replace("model.s", "line.s"),
+        "update: '0.bias' has shape (20,): the model's is (3,)",
+    ),
+    (
+        PEEL.replace("model.s", "head.s"),
+        "update: '2.bias': the model has no such parameter (where",
+    ),
+    (f"{PEEL} --batch-size 0", "update.safetensors: says batch_size=4 but 0 was given"),
+    (
+        PEEL.replace("update.s", "bare.s") + " --batch-size 0",
+        "bare.safetensors: batch_size=0: expe",
+    ),
+    (f"{PEEL} --label-smoothing -0.1", "label_smoothing=-0.1: expected a number from 0 to below 1"),
+    (
+        f"{PEEL} --unknown-tail --label-smoothing 0.1",
+        "label_smoothing=0.1: with --unknown-tail there are no labels to smooth",
+    ),
+    (
+        PEEL.replace("update.s", "less.s") + " --unknown-tail",
+        "update: no gradient '0.weight', the target's; it has",
+    ),
     (f"{PEEL} --batch-size 5", "update.safetensors: says batch_size=4 but 5 was given"),
     (f"{PEEL} --reduction sum", "update.safetensors: says reduction='mean' but 'sum' was given"),
     (f"{PEEL} --range 0", "range='0': expected two numbers such as 0,1"),
@@ -109,7 +138,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         update = local_update(model, torch.from_numpy(x[:4]), torch.from_numpy(y[:4]))
         save_update(update, f"{name}.safetensors")
         if name == "update":
-            save_file(model.state_dict(), "model.safetensors")
+            state = model.state_dict()
+            save_file(state, "model.safetensors")
+            head = {name: state[name] for name in ("0.weight", "0.bias")}
+            save_file(head, "head.safetensors")
             gradients = dict(update.gradients)
     save_file(gradients, "bare.safetensors")
     bias = gradients["0.bias"].clone()
@@ -119,6 +151,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     save_file({"0.bias": gradients["0.bias"]}, "less.safetensors", {"batch_size": "4"})
     save_file(torch.nn.Conv2d(1, 2, 3).state_dict(prefix="0."), "conv.safetensors")
     save_file(torch.nn.Linear(6, 3).state_dict(prefix="0."), "line.safetensors")
+    save_file({"0.weight": head["0.weight"]}, "lone.safetensors")
     return tmp_path
 
 
@@ -138,7 +171,16 @@ def test_bad_input_is_told_in_one_line(files: Path, command: str, message: str) 
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("good", [AUDIT, PEEL])
+@pytest.mark.parametrize(
+    "good",
+    [
+        AUDIT,
+        PEEL,
+        PEEL.replace("update.s", "bare.s"),
+        PEEL.replace("update.s", "bare.s") + " --batch-size 4",
+        f"{PEEL.replace('model.s', 'head.s')} --unknown-tail",
+    ],
+)
 def test_the_commands_of_the_table_work_when_nothing_is_wrong(
     monkeypatch: pytest.MonkeyPatch, good: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from gradpeel import report
@@ -53,13 +54,70 @@ def test_an_update_tells_what_the_audit_found(truth: dict[str, Any]) -> None:
     finished = run("--json")
     assert (finished.exit_code, finished.stderr) == (0, "")
     numbers = json.loads(finished.stdout)
-    same = ("batch_size", "dtype", "reduction", "recovered", "rounds", "recovered_by_round")
+    same = (
+        "batch_size_found", "batch_size_stated", "dtype", "reduction", "recovered", "rounds",
+        "recovered_by_round", "evidence", "warnings",
+    )  # fmt: skip
     assert {key: numbers[key] for key in same} == {key: truth[key] for key in same}
     assert 3 <= numbers["recovered"] < 24
     assert sum(numbers["recovered_by_class"]) == numbers["recovered"]
     assert len(numbers["recovered_by_class"]) == 10
     assert numbers["complete"] is False
+    assert numbers["batch_size_found"] == 24
     assert numbers["max_residual"] < 1e-6
+    assert numbers["max_error"] < 1e-6
+
+
+def test_an_update_that_does_not_say_its_batch_size(truth: dict[str, Any]) -> None:
+    save_file(load_file(FILES[0]), FILES[0])  # without what `save_update` wrote beside
+    numbers = json.loads(run("--json").stdout)
+    assert (numbers["batch_size_stated"], numbers["batch_size_found"]) == (None, 24)
+    assert numbers["recovered"] == truth["recovered"]
+    assert "24, found in the update" in run().stdout
+
+
+def test_a_wrong_batch_size_is_told(truth: dict[str, Any]) -> None:
+    save_file(load_file(FILES[0]), FILES[0])
+    numbers = json.loads(run("--batch-size", "25", "--json").stdout)
+    assert (numbers["batch_size_stated"], numbers["batch_size_found"]) == (25, 24)
+    assert len(numbers["warnings"]) == 1
+    assert numbers["recovered"] == truth["recovered"]
+    assert "Warning: " in run("--batch-size", "25").stdout
+
+
+def test_label_smoothing_reaches_the_decoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = audit(tmp_path, "--batch-size", "8", "--neurons", "200", "--label-smoothing", "0.2")
+    monkeypatch.chdir(tmp_path)
+    numbers = json.loads(run("--label-smoothing", "0.2", "--json").stdout)
+    assert numbers["recovered"] == truth["recovered"] == 8
+    assert sum(numbers["recovered_by_class"]) == 8
+    assert numbers["complete"]
+
+
+@pytest.mark.parametrize("layers", [("1.", "3."), ("1.", "3.", "5.")], ids=["first", "all"])
+def test_the_first_layers_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: tuple[str, ...]
+) -> None:
+    # Without a tail it takes a layer wide enough for firing patterns to tell samples apart.
+    truth = audit(tmp_path, "--batch-size", "24", "--neurons", "600", "--hidden", "30")
+    assert truth["recovered"] > 0
+    monkeypatch.chdir(tmp_path)
+    state = load_file(FILES[1])
+    save_file({name: state[name] for name in state if name.startswith(layers)}, FILES[1])
+    finished = run("--unknown-tail", "--samples", "found", "--json")
+    assert finished.exit_code == 0
+    numbers = json.loads(finished.stdout)
+    assert numbers["recovered"] == truth["recovered"]
+    assert numbers["recovered_by_class"] is None
+    assert numbers["unlabelled"] == truth["recovered"]
+    batch = draw_batch(load("digits"), 24).x.numpy().reshape(24, 64)
+    with np.load("found/samples.npz") as arrays:
+        assert set(arrays["labels"].tolist()) == {-1}
+        assert set(arrays["multiplicities"].tolist()) == {0}
+        for sample in arrays["samples"]:
+            assert np.abs(batch - sample).max(axis=1).min() < 1e-6
 
 
 def test_counts_are_shown_and_nothing_is_written(truth: dict[str, Any]) -> None:
@@ -84,10 +142,13 @@ def test_samples_are_written_on_request_for_the_user_alone(
 
     batch = draw_batch(load("digits"), 24)
     with np.load(path) as arrays:
-        assert sorted(arrays.files) == ["labels", "residuals", "rounds", "samples"]
+        assert sorted(arrays.files) == [
+            "errors", "labels", "multiplicities", "residuals", "rounds", "samples",
+        ]  # fmt: skip
         assert arrays["samples"].shape == (truth["recovered"], *sample_shape)
         assert arrays["rounds"].tolist() == sorted(arrays["rounds"])
-        assert len(arrays["residuals"]) == truth["recovered"]
+        assert len(arrays["residuals"]) == len(arrays["errors"]) == truth["recovered"]
+        assert set(arrays["multiplicities"].tolist()) == {1}
         for sample, label in zip(arrays["samples"], arrays["labels"], strict=True):
             gaps = np.abs(batch.x.numpy().reshape(24, 64) - sample.reshape(64)).max(axis=1)
             assert gaps.min() < 1e-6
@@ -103,7 +164,8 @@ def test_an_update_that_decodes_to_nothing_is_no_error(
     assert finished.exit_code == 0
     numbers = json.loads(finished.stdout)
     assert numbers["recovered"] == 0
-    assert numbers["max_residual"] is numbers["max_chance"] is None
+    assert numbers["max_residual"] is numbers["max_chance"] is numbers["max_error"] is None
+    assert numbers["recovered_by_class"] is None
     with np.load("found/samples.npz") as arrays:
         assert arrays["samples"].shape == (0, 64)
     assert "No sample of 24" in run().stdout

@@ -15,8 +15,10 @@ def round_of(number: int, certified: int) -> Round:
     return Round(number, 9, 9, nothing, nothing, torch.zeros(certified, 4) > 0, quiet=0, left=1.0)
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, quiet: bool = False) -> str:
-    """What appears on a console while two rounds certify 3 and 2 of 8 samples."""
+def watched(
+    monkeypatch: pytest.MonkeyPatch, *, of: int | None = 8, terminal: bool, quiet: bool = False
+) -> str:
+    """What appears on a console while two rounds certify 3 and 2 samples."""
     screen = io.StringIO()
 
     def console(*, stderr: bool) -> Console:
@@ -24,7 +26,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, quiet: bool = Fa
         return Console(file=screen, force_terminal=terminal, width=80)
 
     monkeypatch.setattr(progress, "Console", console)
-    with progress.watch(8, quiet=quiet) as on_round:
+    with progress.watch(of, quiet=quiet) as on_round:
         for round_ in (round_of(1, 3), round_of(2, 2)):
             on_round(round_)
             # The display is refreshed by a clock; the last state is drawn when it stops.
@@ -33,6 +35,10 @@ def watched(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, quiet: bool = Fa
 
 def test_a_terminal_shows_what_is_recovered_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "round 2, 5 of 8 samples" in watched(monkeypatch, terminal=True)
+
+
+def test_a_batch_of_unknown_size_has_no_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "round 2, 5 samples" in watched(monkeypatch, of=None, terminal=True)
 
 
 def test_anything_else_stays_clean(monkeypatch: pytest.MonkeyPatch) -> None:

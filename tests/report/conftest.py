@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import StringIO
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console, RenderableType
 
 from gradpeel import Audit, audit
@@ -13,8 +15,12 @@ from gradpeel.designs import Passive
 from gradpeel.networks import mlp
 
 
-def audited(data: Dataset, batch_size: int, neurons: int) -> Audit:
+def audited(
+    data: Dataset, batch_size: int, neurons: int, *, copies: int = 0, **settings: Any
+) -> Audit:
+    """Audit the first samples of a set, the first few of them once more."""
     batch = draw_batch(data, batch_size)
+    x, y = (torch.cat([all_of, all_of[:copies]]) for all_of in (batch.x, batch.y))
     model = mlp(
         data.features,
         data.classes,
@@ -22,7 +28,7 @@ def audited(data: Dataset, batch_size: int, neurons: int) -> Audit:
         rng=np.random.default_rng(0),
         sample_shape=data.sample_shape,
     )
-    return audit(model, batch.x, batch.y, design=Passive(), data_range=data.data_range)
+    return audit(model, x, y, design=Passive(), data_range=data.data_range, **settings)
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +62,23 @@ def part(digits: Dataset) -> Audit:
 def nothing(digits: Dataset) -> Audit:
     found = audited(digits, 8, 3)
     assert found.score.recovered == 0
+    return found
+
+
+@pytest.fixture(scope="session")
+def doubled(digits: Dataset) -> Audit:
+    """Eight samples, three of them twice, all recovered."""
+    found = audited(digits, 8, 200, copies=3)
+    assert found.score.recovered == 11
+    assert len(found.recovery) == 8
+    return found
+
+
+@pytest.fixture(scope="session")
+def unlabelled(digits: Dataset) -> Audit:
+    """Everything recovered by a decoder that knows neither tail nor batch size."""
+    found = audited(digits, 8, 200, know_tail=False, state_batch_size=False)
+    assert found.score.recovered == found.score.unlabelled == 8
     return found
 
 

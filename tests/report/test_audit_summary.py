@@ -33,10 +33,14 @@ def test_everything_recovered(whole: Audit, printed: Printed) -> None:
     assert text.startswith("All 8 samples were rebuilt exactly, with labels, from one gradient.")
     assert whole.design.adversary in text
     assert "passive: nothing is tampered with" in text
-    assert "batch of 8, 200 neurons on 64 inputs, float64" in text
+    assert "batch of 8, 200 neurons on 64 inputs, cross-entropy, float64;" in text
+    assert "Batch size 8, as stated (8 samples agree)" in text
     assert "this attack 8 of 8 100 %" in text
-    assert "Labels right 8 of 8" in text
+    assert "Evidence bias equation for all, next layer for all" in text
+    assert "Labels 8 of 8 right" in text
     assert "False certificates none" in text
+    for absent in ("Inexact", "Repeats", "Copies", "Tail", "Warning"):
+        assert absent not in text
     assert "complete, and proven" in text
     assert "Not rebuilt" not in text
     assert "no number here carries over" in text
@@ -97,12 +101,14 @@ def test_reachable_samples_are_named_with_a_reason(whole: Audit, printed: Printe
     outcomes = list(whole.score.outcomes)
     outcomes[2] = outcomes[5] = Outcome.FAINT
     outcomes[6] = Outcome.MISSED
+    outcomes[7] = Outcome.ROUGH
     found = dataclasses.replace(
         changed(whole, outcomes=tuple(outcomes)), signals=torch.full((8,), 3e-17)
     )
     text = flat(printed(summary(found, data="digits")))
-    assert text.startswith("5 of 8 samples")
-    assert "2 faint no. 2 and 5: reachable, but at most 3.0e-17 of what they" in text
+    assert text.startswith("4 of 8 samples")
+    assert "1 rough no. 7: certified, but off by more than 0.01 of the data's range" in text
+    assert "2 faint no. 2 and 5: reachable, but too little for float64: at most 3.0e-17 of" in text
     assert "1 missed no. 6: reachable, but the decoder stopped short" in text
 
 
@@ -123,7 +129,64 @@ def test_wrong_labels_are_not_called_right(whole: Audit, printed: Printed) -> No
     right[0] = False
     text = flat(printed(summary(changed(whole, labels_right=right), data="digits")))
     assert text.startswith("All 8 samples were rebuilt exactly from one gradient.")
-    assert "Labels right 7 of 8" in text
+    assert "Labels 7 of 8 right" in text
+
+
+def test_every_outcome_has_its_words(whole: Audit, printed: Printed) -> None:
+    for outcome in Outcome:
+        text = printed(summary(changed(whole, outcomes=(outcome,) * 8), data="digits"))
+        assert ("Not rebuilt" in text) == (outcome is not Outcome.RECOVERED)
+
+
+def test_unknown_labels_are_told(unlabelled: Audit, printed: Printed) -> None:
+    text = flat(printed(summary(unlabelled, data="digits")))
+    assert text.startswith("All 8 samples were rebuilt exactly from one gradient.")
+    assert "Labels not known for 8 samples" in text
+    assert "Tail not used: kept from the decoder" in text
+    assert "Batch size 8 by the rank of the update" in text
+    some = changed(unlabelled, unlabelled=5, labels_judged=torch.arange(8) < 3)
+    assert "Labels 0 of 3 right, not known for 5 samples" in flat(printed(summary(some, data="d")))
+
+
+def test_labels_are_not_spoken_of_where_there_are_none(whole: Audit, printed: Printed) -> None:
+    judged = torch.zeros(8, dtype=torch.bool)
+    found = changed(whole, labels_judged=judged, labels_right=judged)
+    text = flat(printed(summary(found, data="digits")))
+    assert text.startswith("All 8 samples were rebuilt exactly from one gradient.")
+    assert "Labels" not in text
+
+
+def test_copies_are_told(doubled: Audit, printed: Printed) -> None:
+    text = flat(printed(summary(doubled, data="digits")))
+    assert text.startswith("All 11 samples were rebuilt exactly, with labels, from one gradient.")
+    assert "Copies 3 samples stand in the batch more than once" in text
+    assert "miscounted" not in text
+    wrong = changed(doubled, multiplicities_wrong=torch.arange(8) < 2)
+    text = flat(printed(summary(wrong, data="digits")))
+    assert "Copies miscounted 2: a fault of gradpeel" in text
+
+
+def test_warnings_come_first(whole: Audit, printed: Printed) -> None:
+    warned = dataclasses.replace(whole.recovery, warnings=("this does not fit", "nor does that"))
+    text = flat(printed(summary(dataclasses.replace(whole, recovery=warned), data="digits")))
+    verdict, rest = text.split("Warning: this does not fit Warning: nor does that")
+    assert verdict.endswith("from one gradient. ")
+    assert rest.startswith(" Who can do this")
+
+
+def test_noise_is_told_and_near_is_not_exact(whole: Audit, printed: Printed) -> None:
+    blurred = changed(whole, distances=torch.full((8,), 2e-3))
+    text = flat(printed(summary(dataclasses.replace(blurred, noise=1e-4), data="digits")))
+    assert text.startswith("All 8 samples were rebuilt, with labels, from one gradient.")
+    assert "float64 with noise of 0.0001;" in text
+
+
+def test_certificates_in_between_are_counted_by_themselves(whole: Audit, printed: Printed) -> None:
+    inexact = torch.arange(8) < 2
+    found = changed(whole, inexact=inexact, matches=whole.score.matches.where(~inexact, -1))
+    text = flat(printed(summary(found, data="digits")))
+    assert "False certificates none" in text
+    assert "Inexact certificates 2: off by 0.01 to 0.05 of the data's range" in text
 
 
 def test_whole_batch_without_proof(whole: Audit, printed: Printed) -> None:

@@ -55,6 +55,15 @@ def test_titles_count_and_dots_mark_the_neurons_that_isolate(part: Audit) -> Non
         assert marked == expected
 
 
+def test_copies_fall_together(doubled: Audit) -> None:
+    rounds = rounds_of(doubled)[np.argsort(doubled.exposure.atypicality.numpy(), kind="stable")]
+    *_, last = pictures(doubled)
+    gone = ((last == _rgb(GONE)) | (last == _rgb(GOING))).all((0, 2))
+    assert gone.all()
+    falls = (last == _rgb(GOING)).all((0, 2))
+    np.testing.assert_array_equal(falls, rounds == rounds.max())
+
+
 def test_nothing_recovered_leaves_the_start(nothing: Audit) -> None:
     assert len(pictures(nothing)) == 1
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
@@ -57,6 +58,29 @@ def test_wrong_labels_are_told(whole: Audit, digits: Dataset) -> None:
     wrong = dataclasses.replace(whole.score, labels_right=~whole.score.labels_right)
     figure = originals_and_recovered(dataclasses.replace(whole, score=wrong), digits)
     assert all(axes.get_xlabel().startswith("taken for ") for axes in figure.axes[1::2])
+
+
+def test_copies_are_shown_as_recovered(doubled: Audit, digits: Dataset) -> None:
+    figure = originals_and_recovered(doubled, digits)
+    assert len(figure.axes) == 22
+    for sample in range(3):
+        np.testing.assert_array_equal(shown(figure, 2 * sample + 1), shown(figure, 2 * sample + 17))
+    assert all(axes.get_xlabel().startswith("round ") for axes in figure.axes[1::2])
+
+
+def test_an_unknown_label_is_no_wrong_one(unlabelled: Audit, digits: Dataset) -> None:
+    figure = originals_and_recovered(unlabelled, digits)
+    assert all(axes.get_xlabel().startswith("round ") for axes in figure.axes[1::2])
+
+
+def test_targets_that_are_no_labels_are_not_shown(
+    whole: Audit, digits: Dataset, records: Audit, patients: Dataset
+) -> None:
+    pictures = dataclasses.replace(whole, y=torch.rand(8, 10))
+    figure = originals_and_recovered(pictures, digits)
+    assert all(not axes.get_title() for axes in figure.axes)
+    table = dataclasses.replace(records, y=torch.rand(12, 2))
+    assert png(originals_and_recovered(table, patients), dpi=40)
 
 
 def test_records_come_as_strips_with_their_values(records: Audit, patients: Dataset) -> None:

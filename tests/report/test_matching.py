@@ -28,6 +28,13 @@ def test_of_repeats_the_first_counts_and_false_ones_do_not(whole: Audit) -> None
     np.testing.assert_array_equal(places, [3, -1, -1, 0, -1, -1, -1, -1])
 
 
+def test_copies_are_where_the_one_certificate_is(doubled: Audit) -> None:
+    places = found_at(doubled)
+    np.testing.assert_array_equal(places[8:], places[:3])
+    np.testing.assert_array_equal(np.sort(places[:8]), np.arange(8))
+    np.testing.assert_array_equal(rounds_of(doubled)[8:], rounds_of(doubled)[:3])
+
+
 @given(st.integers(-5, 5), st.integers(0, 300), st.integers(2, 40))
 def test_evenly(first: int, more: int, most: int) -> None:
     last = first + more

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from gradpeel.cli.design_options import DesignName, DesignOptions, InitName, WeightsName
+from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_sizes
 from gradpeel.cli.progress import watch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gradpeel.datasets import Dataset
     from gradpeel.designs import Design
 
-__all__ = ["ReductionName", "audit_command"]
+__all__ = ["audit_command"]
 
 ATTACK = "The attack"
 ROUND = "The round"
@@ -42,13 +43,6 @@ class FeaturesName(StrEnum):
     MINMAX = "minmax"
     STANDARD = "standard"
     RAW = "raw"
-
-
-class ReductionName(StrEnum):
-    """What the client's loss is over its batch."""
-
-    MEAN = "mean"
-    SUM = "sum"
 
 
 def audit_command(
@@ -100,6 +94,28 @@ def audit_command(
             rich_help_panel=ROUND,
         ),
     ] = DtypeName.FLOAT64,
+    noise: Annotated[
+        float,
+        typer.Option(
+            help="Standard deviation of noise on the update, as a multiple of that of each "
+            "gradient's values.",
+            rich_help_panel=ROUND,
+        ),
+    ] = 0.0,
+    loss: Annotated[
+        LossName,
+        typer.Option(
+            help="What the client minimises; other losses than cross-entropy compare with 1 for "
+            "the label and 0 for all other classes.",
+            rich_help_panel=ROUND,
+        ),
+    ] = LossName.CROSS_ENTROPY,
+    label_smoothing: Annotated[
+        float,
+        typer.Option(
+            help="Label smoothing of the cross-entropy, from 0 to below 1.", rich_help_panel=ROUND
+        ),
+    ] = 0.0,
     reduction: Annotated[
         ReductionName,
         typer.Option(help="Is the loss the mean or the sum over the batch?", rich_help_panel=ROUND),
@@ -141,9 +157,28 @@ def audit_command(
             rich_help_panel=ATTACK,
         ),
     ] = None,
+    unknown_batch_size: Annotated[
+        bool,
+        typer.Option(
+            "--unknown-batch-size",
+            help="Nobody tells the decoder the batch size: it finds it in the update.",
+            rich_help_panel=ATTACK,
+        ),
+    ] = False,
+    unknown_tail: Annotated[
+        bool,
+        typer.Option(
+            "--unknown-tail",
+            help="The decoder knows neither the loss nor what follows the second layer, and so "
+            "no labels.",
+            rich_help_panel=ATTACK,
+        ),
+    ] = False,
     seed: Annotated[
         int,
-        typer.Option(min=0, help="Seeds network, design and --shuffle.", rich_help_panel=ATTACK),
+        typer.Option(
+            min=0, help="Seeds network, design, noise and --shuffle.", rich_help_panel=ATTACK
+        ),
     ] = 0,
     out: Annotated[
         Path | None,
@@ -181,10 +216,12 @@ def audit_command(
 
     \b
     gradpeel audit --data digits --init torch --dtype float32
+    gradpeel audit --data digits --noise 1e-6 --unknown-batch-size --unknown-tail
     gradpeel audit --data photos --batch-size 260 --neurons 2000 --out photos
     gradpeel audit --data mine.npz --design soliton-data --weights mirrored
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     options = DesignOptions(design, weights, init, scale, soliton)
+    minimised = LossOptions(loss, label_smoothing)
     widths = (neurons, *(() if hidden is None else parse_sizes("hidden", hidden)))
 
     with nullcontext() if out is None else private_directory(out) as folder:
@@ -212,11 +249,15 @@ def audit_command(
             result = audit(
                 model,
                 batch.x,
-                batch.y,
+                minimised.targets(batch.y, dataset.classes),
                 design=options.build(batch.auxiliary),
                 seed=seed,
                 dtype=getattr(torch, dtype),
                 reduction=reduction.value,
+                loss=minimised.build(),
+                noise=noise,
+                state_batch_size=not unknown_batch_size,
+                know_tail=not unknown_tail,
                 on_round=on_round,
             )
         numbers = {
@@ -225,6 +266,7 @@ def audit_command(
             "hidden": list(widths[1:]),
             "scaling": features.value,
             "shuffle": shuffle,
+            "label_smoothing": label_smoothing,
             **_settings(result.design),
         }
         if folder is not None:

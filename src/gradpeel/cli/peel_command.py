@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.audit_command import ReductionName
+from gradpeel.cli.loss_options import LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
 from gradpeel.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from gradpeel.decoder import Recovery
     from gradpeel.update import Update
@@ -40,13 +40,16 @@ def peel_command(
         Path,
         typer.Option(
             metavar="MODEL",
-            help="The weights the client had: a multilayer perceptron with ReLU, two layers or "
-            "more, .safetensors or .npz.",
+            help="The weights the client had: a multilayer perceptron with ReLU, or its first "
+            "layers with --unknown-tail, .safetensors or .npz.",
         ),
     ],
     batch_size: Annotated[
         int | None,
-        typer.Option(help="Samples behind the update.", show_default="what the file says"),
+        typer.Option(
+            help="Samples behind the update.",
+            show_default="what the file says, or found in the update",
+        ),
     ] = None,
     reduction: Annotated[
         ReductionName | None,
@@ -55,6 +58,17 @@ def peel_command(
             show_default="what the file says, or mean",
         ),
     ] = None,
+    label_smoothing: Annotated[
+        float, typer.Option(help="Label smoothing of the client's cross-entropy.")
+    ] = 0.0,
+    unknown_tail: Annotated[
+        bool,
+        typer.Option(
+            "--unknown-tail",
+            help="The loss, or what follows the layers in MODEL, is not known: decode without, "
+            "and without labels.",
+        ),
+    ] = False,
     value_range: Annotated[
         str | None,
         typer.Option(
@@ -100,6 +114,10 @@ def peel_command(
     sample_shape = None if shape is None else parse_sizes("shape", shape)
     if sample_shape is not None and samples is None:
         raise InputError(f"shape={shape}: only the file that --samples writes has a shape")
+    if unknown_tail and label_smoothing:
+        raise InputError(
+            f"label_smoothing={label_smoothing}: with --unknown-tail there are no labels to smooth"
+        )
 
     with nullcontext() if samples is None else private_directory(samples) as folder:
         # torch takes a second to import; --help and a wrong option need not wait for it.
@@ -113,9 +131,10 @@ def peel_command(
         sent = load_update(
             update, batch_size=batch_size, reduction=None if reduction is None else reduction.value
         )
+        loss = None if unknown_tail else LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
         with watch(sent.batch_size) as on_round:
-            recovery = peel(model, sent, data_range=bounds, on_round=on_round)
+            recovery = peel(model, sent, loss=loss, data_range=bounds, on_round=on_round)
         seconds = time.perf_counter() - started
         if folder is not None:
             _write(folder / "samples.npz", recovery, sample_shape or (features,))
@@ -155,6 +174,8 @@ def _write(path: Path, recovery: Recovery, sample_shape: tuple[int, ...]) -> Non
         path,
         samples=recovery.samples.reshape(len(recovery), *sample_shape).numpy(),
         labels=recovery.labels.numpy(),
+        multiplicities=recovery.multiplicities.numpy(),
+        errors=recovery.errors.numpy(),
         rounds=recovery.rounds.numpy(),
         residuals=recovery.residuals.numpy(),
     )
@@ -164,15 +185,19 @@ def _numbers(
     update: Update, recovery: Recovery, *, classes: int, seconds: float
 ) -> dict[str, object]:
     """What was decoded as plain values; samples are not among them."""
-    found = len(recovery)
+    labelled = bool((recovery.labels >= 0).any())
     return {
-        "batch_size": update.batch_size,
         "reduction": update.reduction,
         "dtype": str(update.dtype).removeprefix("torch."),
-        "recovered": found,
-        "recovered_by_class": recovery.label_counts(classes).tolist(),
+        "recovered": recovery.found,
+        "recovered_by_class": recovery.count_labels(classes).tolist() if labelled else None,
         **recovery.as_dict(),
-        "max_residual": float(recovery.residuals.max()) if found else None,
-        "max_chance": float(recovery.chances.max()) if found else None,
+        "max_residual": _largest(recovery.residuals),
+        "max_chance": _largest(recovery.chances),
+        "max_error": _largest(recovery.errors),
         "seconds": seconds,
     }
+
+
+def _largest(values: Tensor) -> float | None:
+    return float(values.max()) if len(values) else None

@@ -15,25 +15,25 @@ __all__ = ["watch"]
 
 
 @contextmanager
-def watch(batch_size: int, *, quiet: bool = False) -> Iterator[Callable[[Round], None]]:
+def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Callable[[Round], None]]:
     """Show a line that follows the cascade; give the function to call after each round.
 
     The line goes to stderr, so that stdout holds the result alone, and is gone when the block ends.
 
     Args:
-        batch_size: number of samples there are to recover.
+        batch_size: number of samples there are to recover, if that is known.
         quiet: show nothing.
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda _: None
         return
-    found = 0
+    found, of = 0, "" if batch_size is None else f" of {batch_size}"
     with console.status("peeling") as status:
 
         def show(round_: Round) -> None:
             nonlocal found
             found += round_.certified
-            status.update(f"peeling: round {round_.number}, {found} of {batch_size} samples")
+            status.update(f"peeling: round {round_.number}, {found}{of} samples")
 
         yield show

@@ -25,12 +25,16 @@ from rich.table import Table
 from rich.text import Text
 
 from gradpeel.audit import Audit
+from gradpeel.report.account import batch_size, completeness, copies, evidence
 from gradpeel.report.bars import round_bars
-from gradpeel.report.layout import all_of, completeness, facts, headed, panel, was
+from gradpeel.report.layout import all_of, cautions, facts, headed, panel, was
 from gradpeel.report.words import counted, listing, percent, printable, scientific
-from gradpeel.scoring import Outcome
+from gradpeel.scoring import FALSE, RIGHT, Outcome, Score
 
 __all__ = ["summary"]
+
+EXACT = 1e-3
+"""Samples nearer than this to the true ones, in units of the data's range, are called exact."""
 
 _WEIGHTS = {
     "keep": "the model's own weights",
@@ -40,24 +44,40 @@ _WEIGHTS = {
     "mirrored": "mirrored weights",
 }
 
+_WHY = {
+    Outcome.ROUGH: ("rough", f"certified, but off by more than {RIGHT:g} of the data's range"),
+    Outcome.FAINT: (
+        "faint",
+        "reachable, but too little for {precision}: at most {share} of what they were summed with",
+    ),
+    Outcome.COARSE: (
+        "not provable",
+        "reachable, but {precision} has fewer digits than a certificate needs",
+    ),
+    Outcome.INEXACT: (
+        "inexact",
+        "reachable, but what the cascade leaves of them is too inexact to prove",
+    ),
+    Outcome.HIDDEN: ("hidden", "reachable only behind one that was not recovered"),
+    Outcome.MISSED: ("missed", "reachable, but the decoder stopped short of them"),
+    Outcome.UNREACHED: ("not reached", "no neuron comes to isolate them"),
+}
+"""What a summary calls samples that were not rebuilt, and why that is so."""
+
 
 def summary(audit: Audit, *, data: str) -> RenderableType:
     """Tell what an audit found: verdict, adversary, rounds, comparison, trust, and what is open.
+
+    What does not fit together comes right after the verdict.
 
     Args:
         audit: the simulated round.
         data: what the data is called.
     """
-    parts = [
-        _verdict(audit),
-        facts(
-            [
-                ("Who can do this", _adversary(audit)),
-                ("Design", _design(audit)),
-                ("Setting", _setting(audit)),
-            ]
-        ),
-    ]
+    parts = [_verdict(audit)]
+    if audit.recovery.warnings:
+        parts.append(cautions(audit.recovery.warnings))
+    parts.append(facts(_scene(audit)))
     if len(audit.recovery):
         counts = [round_.certified for round_ in audit.recovery.trace]
         parts.append(headed("How many fell in which round", round_bars(counts)))
@@ -71,15 +91,30 @@ def summary(audit: Audit, *, data: str) -> RenderableType:
 
 
 def _verdict(audit: Audit) -> RenderableType:
-    recovered, batch_size = audit.score.recovered, audit.score.batch_size
-    if not recovered:
-        verdict = f"No sample of {batch_size} was rebuilt from this gradient."
+    score = audit.score
+    if not score.recovered:
+        verdict = f"No sample of {score.batch_size} was rebuilt from this gradient."
         return Text(verdict, style="bold yellow")
-    some = f"{recovered} of {counted(batch_size, 'sample')}"
-    subject = all_of(batch_size) if recovered == batch_size else some
-    labels = ", with labels," if audit.score.label_accuracy == 1 else ""
-    verdict = f"{subject} {was(recovered)} rebuilt exactly{labels} from one gradient."
+    some = f"{score.recovered} of {counted(score.batch_size, 'sample')}"
+    subject = all_of(score.batch_size) if score.recovered == score.batch_size else some
+    exactly = " exactly" if float(score.distances[score.matches >= 0].max()) < EXACT else ""
+    labels = ", with labels," if score.label_accuracy == 1 and not score.unlabelled else ""
+    verdict = f"{subject} {was(score.recovered)} rebuilt{exactly}{labels} from one gradient."
     return Text(verdict, style="bold red")
+
+
+def _scene(audit: Audit) -> list[tuple[str, str]]:
+    """Who attacks whom, and what the attacker knows."""
+    rows = [
+        ("Who can do this", _adversary(audit)),
+        ("Design", _design(audit)),
+        ("Setting", _setting(audit)),
+        ("Batch size", batch_size(audit.recovery)),
+    ]
+    if audit.without_tail is not None:
+        why = printable(audit.without_tail, most=200)
+        rows.append(("Tail", f"not used: {why}"))
+    return rows
 
 
 def _adversary(audit: Audit) -> str:
@@ -99,13 +134,15 @@ def _setting(audit: Audit) -> str:
     neurons, batch_size = audit.exposure.grid.shape
     return (
         f"batch of {batch_size}, {counted(neurons, 'neuron')} on "
-        f"{counted(audit.features, 'input')}, {_dtype(audit)}; "
+        f"{counted(audit.features, 'input')}, {audit.loss.name}, {_precision(audit)}; "
         f"decoded within {math.ceil(audit.seconds * 10) / 10:.1f} seconds"
     )
 
 
-def _dtype(audit: Audit) -> str:
-    return str(audit.update.dtype).removeprefix("torch.")
+def _precision(audit: Audit) -> str:
+    """How exact the update is."""
+    dtype = str(audit.update.dtype).removeprefix("torch.")
+    return f"{dtype} with noise of {audit.noise:.2g}" if audit.noise else dtype
 
 
 def _comparison(audit: Audit) -> RenderableType:
@@ -132,21 +169,37 @@ def _comparison(audit: Audit) -> RenderableType:
 
 
 def _trust(audit: Audit) -> list[tuple[str, str]]:
-    score = audit.score
+    score, recovery = audit.score, audit.recovery
     rows = []
+    if len(recovery):
+        rows.append(("Evidence", evidence(recovery)))
+    if labels := _labels(score):
+        rows.append(("Labels", labels))
+    if several := copies(recovery):
+        rows.append(("Copies", several))
     if score.max_abs_error is not None:
-        matched = int((score.matches >= 0).sum())
         low, high = float(audit.x.min()), float(audit.x.max())
         error = f"{scientific(score.max_abs_error)} in any entry"
-        rows = [
-            ("Labels right", f"{int(score.labels_right.sum())} of {matched}"),
-            ("Worst error", f"{error}; the data runs from {low:.4g} to {high:.4g}"),
-        ]
+        rows.append(("Worst error", f"{error}; the data runs from {low:.4g} to {high:.4g}"))
     rows.append(("False certificates", _fault(score.false_certificates)))
+    if score.inexact_certificates:
+        between = f"off by {RIGHT:g} to {FALSE:g} of the data's range, neither right nor false"
+        rows.append(("Inexact certificates", f"{score.inexact_certificates}: {between}"))
     if score.repeats:
         rows.append(("Repeats", _fault(score.repeats)))
-    rows.append(("Whole update", completeness(audit.recovery)))
+    if score.wrong_multiplicities:
+        rows.append(("Copies miscounted", _fault(score.wrong_multiplicities)))
+    rows.append(("Whole update", completeness(recovery)))
     return rows
+
+
+def _labels(score: Score) -> str:
+    """How many labels are right and how many are unknown; empty where there is nothing to say."""
+    judged, right = int(score.labels_judged.sum()), int(score.labels_right.sum())
+    told = [f"{right} of {judged} right"] if judged else []
+    if score.unlabelled:
+        told.append(f"not known for {counted(score.unlabelled, 'sample')}")
+    return ", ".join(told)
 
 
 def _fault(number: int) -> str:
@@ -155,37 +208,20 @@ def _fault(number: int) -> str:
 
 def _missing(audit: Audit) -> list[tuple[str, str]]:
     """What became of the others, by name where peeling could reach them."""
-    faint, coarse, inexact, hidden, missed, unreached = (
-        [i for i, outcome in enumerate(audit.score.outcomes) if outcome is wanted]
-        for wanted in (
-            Outcome.FAINT,
-            Outcome.COARSE,
-            Outcome.INEXACT,
-            Outcome.HIDDEN,
-            Outcome.MISSED,
-            Outcome.UNREACHED,
-        )
-    )
     rows = []
-    if faint:
-        share = scientific(float(audit.signals[faint].max()))
-        why = f"at most {share} of what they are summed up with, too little for {_dtype(audit)}"
-        rows.append((f"{len(faint)} faint", f"no. {listing(faint)}: reachable, but {why}"))
-    if coarse:
-        why = f"reachable, but {_dtype(audit)} has fewer digits than a certificate needs"
-        rows.append((f"{len(coarse)} not provable", why))
-    if inexact:
-        why = "reachable, but what the cascade leaves of them is too inexact to prove"
-        rows.append((f"{len(inexact)} inexact", f"no. {listing(inexact)}: {why}"))
-    if hidden:
-        why = "reachable only behind one that was not recovered"
-        rows.append((f"{len(hidden)} hidden", f"no. {listing(hidden)}: {why}"))
-    if missed:
-        why = "reachable, but the decoder stopped short of them"
-        rows.append((f"{len(missed)} missed", f"no. {listing(missed)}: {why}"))
-    if unreached:
-        rows.append((f"{len(unreached)} not reached", "no neuron comes to isolate them"))
+    for outcome, (name, why) in _WHY.items():
+        them = [i for i, became in enumerate(audit.score.outcomes) if became is outcome]
+        if not them:
+            continue
+        said = why.format(precision=_precision(audit), share=_largest_share(audit, them))
+        # Whoever no peeling reaches, or no update of this dtype shows, is no single case.
+        by_name = outcome not in {Outcome.COARSE, Outcome.UNREACHED}
+        rows.append((f"{len(them)} {name}", f"no. {listing(them)}: {said}" if by_name else said))
     return rows
+
+
+def _largest_share(audit: Audit, samples: list[int]) -> str:
+    return scientific(float(audit.signals[samples].max()))
 
 
 def _limits(audit: Audit) -> str:

@@ -7,7 +7,7 @@ from gradpeel.datasets import Dataset
 from gradpeel.report.style import GREY, VERMILLION
 from gradpeel.report.words import counted, printable, scientific
 
-__all__ = ["class_name", "fate", "verdict", "which"]
+__all__ = ["fate", "true_class", "verdict", "which"]
 
 
 def verdict(audit: Audit) -> str:
@@ -26,8 +26,14 @@ def which(audit: Audit, shown: int) -> str:
     return f"{told}; no entry of any is off by more than {scientific(score.max_abs_error)}"
 
 
-def class_name(dataset: Dataset, label: int) -> str:
-    """What a label is called."""
+def true_class(audit: Audit, dataset: Dataset, sample: int) -> str:
+    """What the label of a sample of the batch is called; empty where the batch has none."""
+    if audit.y.is_floating_point():
+        return ""
+    return _class_name(dataset, int(audit.y[sample]))
+
+
+def _class_name(dataset: Dataset, label: int) -> str:
     name = str(label) if dataset.class_names is None else dataset.class_names[label]
     return printable(name, most=14)
 
@@ -42,6 +48,6 @@ def fate(audit: Audit, dataset: Dataset, place: int) -> tuple[str, str]:
     """
     if place < 0:
         return "not rebuilt", GREY
-    if not audit.score.labels_right[place]:
-        return f"taken for {class_name(dataset, int(audit.recovery.labels[place]))}", VERMILLION
+    if audit.score.labels_judged[place] and not audit.score.labels_right[place]:
+        return f"taken for {_class_name(dataset, int(audit.recovery.labels[place]))}", VERMILLION
     return f"round {int(audit.recovery.rounds[place])}", "black"

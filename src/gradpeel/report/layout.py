@@ -13,10 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from gradpeel.decoder import Recovery
-from gradpeel.report.words import percent, scientific
-
-__all__ = ["all_of", "completeness", "facts", "headed", "panel", "was"]
+__all__ = ["all_of", "cautions", "facts", "headed", "panel", "was"]
 
 WIDTH = 88
 """Lines longer than this are hard to read, however wide the terminal is."""
@@ -52,6 +49,11 @@ def facts(rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
+def cautions(sentences: Sequence[str]) -> Text:
+    """What a reader must not miss, a line each."""
+    return Text("\n".join(f"Warning: {sentence}" for sentence in sentences), style="bold yellow")
+
+
 def all_of(batch_size: int) -> str:
     """A whole batch as the subject of a sentence."""
     return "The only sample" if batch_size == 1 else f"All {batch_size} samples"
@@ -60,23 +62,3 @@ def all_of(batch_size: int) -> str:
 def was(number: int) -> str:
     """The verb that goes with so many samples."""
     return "was" if number == 1 else "were"
-
-
-def completeness(recovery: Recovery) -> str:
-    """How much of the update the samples account for, and whether that proves them to be all."""
-    if recovery.complete:
-        return (
-            "complete, and proven: the samples' own gradient is the update, in all its layers; "
-            "nothing else is in it"
-        )
-    if not len(recovery):
-        return "nothing of it is explained"
-    gap = 1 - recovery.explained
-    # Where nearly all is explained the digits are in the gap.
-    share = f"all but {scientific(gap)}" if gap < 1e-3 else percent(recovery.explained)
-    explained = f"the samples' own gradient explains {share} of it, over all layers"
-    if recovery.faint:
-        return f"{explained}; what is missing is too faint to be certified"
-    if len(recovery) == recovery.batch_size:
-        return f"not proven complete: {explained}"
-    return f"not complete: {explained}"

@@ -11,13 +11,14 @@ __all__ = ["evenly", "found_at", "rounds_of"]
 
 
 def found_at(audit: Audit) -> NDArray[np.int64]:
-    """(batch,) where in the recovery each sample of the batch is; -1 for those not recovered."""
-    places = np.full(audit.score.batch_size, -1)
+    """(batch,) where in the recovery each sample of the batch is; -1 for those not recovered.
+
+    Copies of a sample are all at its one place.
+    """
     # Backwards, so that of repeats the first one stands.
-    for place, sample in reversed(list(enumerate(audit.score.matches.tolist()))):
-        if sample >= 0:
-            places[sample] = place
-    return places
+    certified = reversed(list(enumerate(audit.score.matches.tolist())))
+    places = {sample: place for place, sample in certified if sample >= 0}
+    return np.array([places.get(first, -1) for first in audit.exposure.copies.tolist()])
 
 
 def rounds_of(audit: Audit) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
-from gradpeel.report.captions import class_name, fate, verdict, which
+from gradpeel.report.captions import fate, true_class, verdict, which
 from gradpeel.report.matching import evenly, found_at
 from gradpeel.report.style import GREY, bare, hatched, heading, new_figure, place_axes
 from gradpeel.report.words import printable, scientific
@@ -55,7 +55,7 @@ def draw_records(audit: Audit, dataset: Dataset) -> Figure:
         top = TOP + STEP * row
         above = place_axes(figure, LEFT, top, width, STRIP)
         _draw_strip(above, true[sample], low, high)
-        _note(above, class_name(dataset, int(audit.y[sample])), "black")
+        _note(above, true_class(audit, dataset, sample), "black")
         below = place_axes(figure, LEFT, top + STRIP, width, STRIP)
         place = int(places[sample])
         if place < 0:

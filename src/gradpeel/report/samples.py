@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
-from gradpeel.report.captions import class_name, fate, verdict, which
+from gradpeel.report.captions import fate, true_class, verdict, which
 from gradpeel.report.matching import evenly, found_at
 from gradpeel.report.records import draw_records
 from gradpeel.report.style import GREY, bare, hatched, heading, new_figure, place_axes
@@ -65,7 +65,7 @@ def _draw_pictures(audit: Audit, dataset: Dataset) -> Figure:
         left, top = LEFT + (SIDE + GAP) * column, TOP + PAIR * pair
         above = place_axes(figure, left, top, SIDE, SIDE)
         _draw_picture(above, audit.x[sample].double().numpy(), audit)
-        label = class_name(dataset, int(audit.y[sample]))
+        label = true_class(audit, dataset, sample)
         above.set_title(label, size=7, pad=3, parse_math=False)
         below = place_axes(figure, left, top + SIDE + GAP, SIDE, SIDE)
         place = int(places[sample])

@@ -20,8 +20,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gradpeel.decoder import Recovery
+from gradpeel.report.account import batch_size, completeness, copies, evidence
 from gradpeel.report.bars import label_bars, round_bars
-from gradpeel.report.layout import all_of, completeness, facts, headed, panel, was
+from gradpeel.report.layout import all_of, cautions, facts, headed, panel, was
 from gradpeel.report.words import counted, scientific
 
 __all__ = ["peel_summary"]
@@ -30,19 +31,22 @@ __all__ = ["peel_summary"]
 def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
     """Tell what was decoded from somebody's update, and how far the certificates carry.
 
+    What does not fit together comes right after the verdict.
+
     Args:
         recovery: what `gradpeel.peel` found.
         classes: number of classes of the network.
     """
-    parts = [
-        _verdict(recovery),
-        facts([("Whole update", completeness(recovery)), ("Why it stopped", recovery.stopped)]),
-    ]
+    parts = [_verdict(recovery)]
+    if recovery.warnings:
+        parts.append(cautions(recovery.warnings))
+    parts.append(facts(_whole(recovery)))
     if len(recovery):
         counts = [round_.certified for round_ in recovery.trace]
-        labels = recovery.label_counts(classes).tolist()
+        labels = recovery.count_labels(classes).tolist()
         parts.append(headed("How many fell in which round", round_bars(counts)))
-        parts.append(headed("Their labels", label_bars(labels)))
+        if any(labels):
+            parts.append(headed("Their labels", label_bars(labels)))
         parts.append(headed("Certificates", facts(_certificates(recovery))))
     parts.append(
         Text(
@@ -50,33 +54,49 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
             "you ask for it (--samples)."
         )
     )
-    if len(recovery) < recovery.batch_size:
+    if recovery.found != recovery.batch_size:
         parts.append(Text("Not recovered is not safe: this is one attack on one update."))
     return panel("gradpeel peel", parts)
 
 
 def _verdict(recovery: Recovery) -> RenderableType:
-    found, batch_size = len(recovery), recovery.batch_size
+    found, size = recovery.found, recovery.batch_size
     if not found:
-        verdict = f"No sample of {batch_size} could be read out of this update."
-        return Text(verdict, style="bold yellow")
-    some = f"{found} of the {counted(batch_size, 'sample')}"
-    subject = all_of(batch_size) if found == batch_size else some
+        of = "" if size is None else f" of {size}"
+        return Text(f"No sample{of} could be read out of this update.", style="bold yellow")
+    some = counted(found, "sample") if size is None else f"{found} of the {counted(size, 'sample')}"
+    subject = all_of(size) if found == size else some
     verdict = (
-        f"{subject} behind this update {was(found)} read out of it, each with its label and "
-        "a certificate. No ground truth was used."
+        f"{subject} behind this update {was(found)} read out of it, each with "
+        f"{_labels(recovery)}a certificate. No ground truth was used."
     )
     return Text(verdict, style="bold red")
+
+
+def _labels(recovery: Recovery) -> str:
+    unknown = int((recovery.labels < 0).sum())
+    if unknown == len(recovery):
+        return ""
+    return f"its label (not known for {unknown}) and " if unknown else "its label and "
+
+
+def _whole(recovery: Recovery) -> list[tuple[str, str]]:
+    rows = [("Batch size", batch_size(recovery)), ("Whole update", completeness(recovery))]
+    if several := copies(recovery):
+        rows.append(("Copies", several))
+    return [*rows, ("Why it stopped", recovery.stopped)]
 
 
 def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
     residual, fewest = float(recovery.residuals.max()), int(recovery.equations.min())
     chance, met = float(recovery.chances.max()), scientific(recovery.mismatch)
+    error = scientific(float(recovery.errors.max()))
     # Below float64's smallest number a chance is 0; nothing is that certain.
     luck = f"at most {scientific(chance)}" if chance else "below 1e-300"
     return [
-        ("Evidence", ", ".join(recovery.evidence)),
+        ("Evidence", evidence(recovery)),
         ("Worst residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
+        ("Estimated error", f"at most {error} of the size of an entry"),
         ("Luck", f"a mixture would pass for a sample with a chance of {luck}"),
         ("Cross-check", f"where the update is explained it is met to {met}"),
     ]
