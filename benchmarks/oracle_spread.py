@@ -18,7 +18,7 @@ import torch
 
 from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.designs import PAPER_METHODS, Layer
-from gradpeel.exposure import Exposure
+from gradpeel.exposure import Exposure, copies_of
 from gradpeel.paper import DATASET_TITLES, published_rates
 
 CELLS = (
@@ -39,8 +39,10 @@ def oracle_rate(
         rng=np.random.default_rng(seed),
         front=torch.nn.Flatten(),
     )
-    fires = batch.x.flatten(1) @ layer.weight.T + layer.bias > 0
-    return Exposure.of(fires.T).oracle_rate
+    rows = batch.x.flatten(1)
+    copies = copies_of(rows)
+    fires = rows @ layer.weight.T + layer.bias > 0
+    return Exposure.of(fires[copies].T, copies).oracle_rate
 
 
 def main() -> None:
