@@ -41,7 +41,6 @@ from gradpeel.decoder.tolerances import (
     CHANCE,
     CLEAR,
     CONFIRMS,
-    FEWEST_EQUATIONS,
     MOST_TRACE,
     SLACK,
     SPECULATIVE,
@@ -239,8 +238,13 @@ class Peeling:
 
     @property
     def _last_stage(self) -> Stage:
-        """Speculation needs a simulation to hold against, and patterns that tell samples apart."""
-        can = self._backward is not None and self._structure.is_diverse
+        """Speculation needs a simulation to hold against, and patterns that tell samples apart.
+
+        With two classes the gradients of all samples are parallel, so that two of them subtracted
+        as one leave the same as both: what follows confirms nothing.
+        """
+        backward = self._backward
+        can = backward is not None and backward.classes > 2 and self._structure.is_diverse
         return Stage.SPECULATIVE if can else Stage.MEASURED
 
     def _learn_share(self, candidates: Candidates) -> None:
@@ -398,8 +402,7 @@ class Peeling:
         chosen = verdicts.accepted.nonzero()[:, 0]
         if speculate and not len(chosen) and len(candidates):
             refuted = torch.tensor([n in self._refuted for n in candidates.neurons.tolist()])
-            worth = verdicts.sound & ~refuted & (verdicts.equations >= FEWEST_EQUATIONS)
-            chance = torch.where(worth, verdicts.chance, torch.inf)
+            chance = torch.where(verdicts.sound & ~refuted, verdicts.chance, torch.inf)
             best = chance.argmin()
             chosen = best[None] if float(chance[best]) <= SPECULATIVE else chosen
         # Two readings are the same sample if they agree as far as either can be trusted.

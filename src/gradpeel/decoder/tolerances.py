@@ -56,9 +56,6 @@ MERGE = 4.0
 SPECULATIVE = 1e-2
 """Largest chance of a candidate that may be subtracted on trial, to be confirmed later."""
 
-FEWEST_EQUATIONS = 4
-"""Equations that must speak for a candidate that is subtracted on trial."""
-
 CONFIRMS = 1e-3
 """What one surplus neuron that a sample helps to explain takes off its chance."""
 
