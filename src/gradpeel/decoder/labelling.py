@@ -49,10 +49,9 @@ def tally(
     floor = SLACK * error * g.abs().amax(1)
     inverse = torch.linalg.inv(targets)
     mass = targets.sum(1)
-    copies = torch.arange(fewest, MOST_COPIES + 1, dtype=v.dtype)
     best = torch.zeros_like(p)
     least = torch.full((len(p),), _WHOLE, dtype=p.dtype)
-    for total in sorted(set((copies[:, None] * mass).flatten().tolist())):
+    for total in _masses(mass, fewest):
         found = (total * p - g) @ inverse
         whole = found.round()
         off = torch.maximum((found - whole).abs().amax(1), floor)
@@ -62,6 +61,20 @@ def tally(
         best = torch.where(fits[:, None], whole, best)
         least = torch.where(fits, off, least)
     return best
+
+
+def _masses(mass: Tensor, fewest: int) -> list[float]:
+    """What copies with one label, or with two, can weigh in all; the lightest first."""
+    weights = sorted(set(mass.tolist()))
+    return sorted(
+        {
+            first * a + (copies - first) * b
+            for a in weights
+            for b in weights
+            for copies in range(fewest, MOST_COPIES + 1)
+            for first in range(1, copies + 1)
+        }
+    )
 
 
 def labels_of(counts: Tensor) -> Tensor:

@@ -22,9 +22,6 @@ from gradpeel.target import Target
 
 __all__ = ["NoiseFloor", "noise_floor"]
 
-_FEW = 4.0
-"""Roundings may add up to this many times their estimate before anything is called noise."""
-
 
 @dataclass(frozen=True)
 class NoiseFloor:
@@ -62,15 +59,15 @@ def noise_floor(target: Target, weight: Tensor, bias: Tensor, next_rows: Tensor)
     resolution = float(torch.finfo(weight.dtype).eps)
     g, h, d = weight.double(), bias.double(), next_rows.double()
     ahead, behind = layer.weight.double().T, target.weight
-    parts = (ahead * d).sum(1), (behind * g).sum(1), target.bias * h
-    gap = parts[0] - parts[1] - parts[2]
-    sizes = torch.stack([ahead.norm(dim=1), behind.norm(dim=1), target.bias.abs()])
-    summed = torch.stack([d.norm(dim=1), g.norm(dim=1), h.abs()])
-    rounding = ROUNDING * resolution * (sizes * summed).sum(0)
+    parts = ahead * d, behind * g, (target.bias * h)[:, None]
+    gap = parts[0].sum(1) - parts[1].sum(1) - parts[2].sum(1)
+    # Roundings of the terms are independent: they add up in squares.
+    terms = torch.stack([part.norm(dim=1) for part in parts]).norm(dim=0)
+    rounding = ROUNDING * resolution * terms
     live = rounding > 0
-    if not bool(live.any()) or float((gap[live].abs() / rounding[live]).median()) <= _FEW:
+    if not bool(live.any()) or float((gap[live].abs() / rounding[live]).median()) <= 1.0:
         return NoiseFloor()
-    total, of_next, of_weight, _ = (float(v) for v in (gap.square().sum(), *sizes.square().sum(1)))
+    total, of_next, of_weight = (float(v.square().sum()) for v in (gap, ahead, behind))
     sigma = min(_smallest_spread(g), math.sqrt(total / of_weight) if of_weight else 0.0)
     left = max(0.0, total - sigma**2 * of_weight)
     relative = sigma / (float(g.std(correction=0)) or 1.0)

@@ -41,6 +41,7 @@ from gradpeel.decoder.tolerances import (
     CHANCE,
     CLEAR,
     CONFIRMS,
+    COPY,
     MOST_TRACE,
     SLACK,
     SPECULATIVE,
@@ -277,8 +278,11 @@ class Peeling:
             return
         backward = replace(self._backward, share=found_share.share)
         holds = certify_by_tail(candidates, residual, backward, self._structure).accepted
-        if share is not None and int(holds.sum()) < 2:
-            return
+        if share is not None:
+            # Copies have several times the weight of one: that does not speak against the share.
+            copies = found_share.share / share
+            if int(holds.sum()) < 2 or abs(copies - max(1, round(copies))) < COPY * copies:
+                return
         self._backward, self._vote = backward, found_share
         if not weighted:
             self._batch_size = round(1.0 / found_share.share)

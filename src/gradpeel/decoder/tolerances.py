@@ -11,6 +11,7 @@ __all__ = [
     "CHANCE",
     "CLEAR",
     "CONFIRMS",
+    "COPY",
     "EXACT",
     "KINK",
     "LOOSEST",
@@ -67,3 +68,6 @@ WORN_MEASURED = 1e-10
 
 MOST_TRACE = 3e-3
 """Most of another sample that may be left in one that the structure certifies."""
+
+COPY = 1e-3
+"""How near to a whole number of copies a weight must be to be that of copies."""
