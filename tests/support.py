@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gradpeel.client import local_update
+from gradpeel.decoder import Recovery
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.update import Reduction, Update
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SmallRound:
     """A model, a batch, and what a client would send."""
 
@@ -25,6 +28,15 @@ class SmallRound:
     @property
     def exposure(self) -> Exposure:
         return exposure(self.model, self.x)
+
+    def __repr__(self) -> str:
+        labels = self.y.tolist()
+        copies = self.exposure.copies.tolist()
+        return f"SmallRound({self.exposure!r}, labels={labels}, copies={copies}, {self.update!r})"
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """Keep Hypothesis from printing every number."""
+        printer.text(repr(self))
 
 
 def make_model(
@@ -67,12 +79,38 @@ def make_round(
     return SmallRound(model, x, y, local_update(model, x, y, reduction=reduction))
 
 
-def truths_of(samples: Tensor, x: Tensor) -> list[int]:
-    """For each sample the index of the true one it equals, -1 for none."""
+def round_of(model: nn.Sequential, x: Tensor, y: Tensor, **settings: Any) -> SmallRound:
+    """One honest round of a given model and batch; takes the settings of `local_update`."""
+    return SmallRound(model, x, y, local_update(model, x, y, **settings))
+
+
+def truths_of(samples: Tensor, x: Tensor, *, within: float = 1e-6) -> list[int]:
+    """For each sample the index of the first true one it equals, -1 for none."""
     found = samples.double().flatten(1)
     true = x.double().flatten(1)
     if not len(found):
         return []
     gaps = (found[:, None] - true).abs().amax(2)
-    nearest = gaps.argmin(1)
-    return [int(i) if gaps[k, i] < 1e-6 else -1 for k, i in enumerate(nearest.tolist())]
+    nearest = (gaps < gaps.amin(1, keepdim=True) + within).int().argmax(1)
+    return [int(i) if gaps[k, i] < within else -1 for k, i in enumerate(nearest.tolist())]
+
+
+def recovered(recovery: Recovery, round_: SmallRound, *, within: float = 1e-6) -> set[int]:
+    """Indices of the recovered samples, of copies the first.
+
+    Fails on a false certificate, on a repeat, on a wrong number of copies and on wrong labels, as
+    far as the recovery says any.
+    """
+    truths = truths_of(recovery.samples, round_.x, within=within)
+    assert -1 not in truths, "false certificate"
+    assert len(set(truths)) == len(truths), "repeat"
+    copies = round_.exposure.copies
+    for place, sample in enumerate(truths):
+        labels = Counter(round_.y[copies == sample].tolist())
+        counts = recovery.label_counts[place]
+        assert counts in ({}, dict(labels)), "wrong labels"
+        assert int(recovery.multiplicities[place]) == sum(counts.values())
+        label = int(recovery.labels[place])
+        assert counts.get(label, 0) == max(counts.values(), default=0)
+        assert (label == -1) == (not counts)
+    return set(truths)

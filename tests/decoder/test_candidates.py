@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates, _merge, gather
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.tolerances import SLACK
+from gradpeel.decoder.tolerances import MERGE
 from gradpeel.target import split
 from support import SmallRound, make_round
 from truth import Truth
@@ -22,16 +22,20 @@ def unit(width: int, seed: int = 0) -> Tensor:
 
 
 def merge_slowly(coordinates: Tensor, error: Tensor) -> list[int]:
-    """For each row the first before it that is as near as their errors allow, or itself."""
+    """For each row the first before it that is as near as their errors allow, or itself.
+
+    One that is much vaguer than that first one stands for itself.
+    """
     lead = []
     for i, row in enumerate(coordinates):
         near = (
             j
             for j in range(i)
             if float((row - coordinates[j]).square().mean().sqrt())
-            <= SLACK * float(error[i] + error[j])
+            <= MERGE * float(error[i] + error[j])
         )
-        lead.append(next(near, i))
+        first = next(near, i)
+        lead.append(first if float(error[i]) <= MERGE * float(error[first]) else i)
     return lead
 
 
@@ -73,7 +77,7 @@ def test_vectors_that_only_look_alike_along_the_direction_are_kept_apart(
         assert j <= i
         assert lead[j] == j
         gap = (coordinates[i] - coordinates[j]).square().mean().sqrt()
-        assert gap <= SLACK * (error[i] + error[j])
+        assert gap <= MERGE * (error[i] + error[j])
 
 
 def test_how_near_is_near() -> None:
@@ -81,8 +85,16 @@ def test_how_near_is_near() -> None:
     base = torch.ones(2, 50, dtype=torch.float64)
     for factor, lead in ((0.9, [0, 0]), (1.1, [0, 1])):
         shifted = base.clone()
-        shifted[1] += factor * SLACK * 4e-9
+        shifted[1] += factor * MERGE * 4e-9
         assert _merge(shifted, error, unit(50)).tolist() == lead
+
+
+def test_a_vague_one_does_not_stand_back_for_a_clear_one() -> None:
+    # It agrees with anything, and the clear one may be a mixture.
+    same = torch.ones(2, 50, dtype=torch.float64)
+    for factor, lead in ((0.9, [0, 0]), (1.1, [0, 1])):
+        error = torch.tensor([1e-9, factor * MERGE * 1e-9], dtype=torch.float64)
+        assert _merge(same, error, unit(50)).tolist() == lead
 
 
 def test_merging_nothing_and_one() -> None:
@@ -144,6 +156,16 @@ class TestGather:
         assert torch.equal(candidates.coordinates, residual.coordinates(candidates.neurons))
         z = residual.pre_activations(candidates.coordinates)
         assert torch.equal(candidates.pre_activations, z)
+
+    def test_some_are_picked(self, features: int, seed: int) -> None:
+        _, candidates = gathered(make_round(features=features, neurons=50, batch=6, seed=seed))
+        mask = torch.arange(len(candidates)) % 3 != 1
+        some, kept = candidates.pick(mask), mask.nonzero()[:, 0].tolist()
+        assert len(some) == len(kept) < len(candidates)
+        for part in ("neurons", "coordinates", "pre_activations", "error"):
+            assert torch.equal(getattr(some, part), getattr(candidates, part)[mask])
+        pools = [candidates.isolating(i) for i in kept]
+        assert [some.isolating(i) for i in range(len(some))] == pools
 
     def test_only_the_neurons_asked_for(self, features: int, seed: int) -> None:
         round_ = make_round(features=features, neurons=50, batch=6, seed=seed)

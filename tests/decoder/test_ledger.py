@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,12 +14,14 @@ from torch import Tensor
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.ledger import Ledger
+from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.tolerances import SAME, SLACK
+from gradpeel.decoder.tolerances import CHANCE, SAME, SLACK, STANDS_OUT
 from gradpeel.target import split
 from support import SmallRound, make_round
 from truth import Truth
 
+KINDS = (Evidence.BIAS, Evidence.BIAS | Evidence.NEXT_LAYER, Evidence.STRUCTURE)
 BOTH_SPACES = pytest.mark.parametrize("features", [12, 60], ids=["input space", "neuron space"])
 
 
@@ -34,6 +39,7 @@ class Book:
             direction=torch.nn.functional.normalize(torch.ones(width).double(), dim=0),
             scale=self.residual.scale,
             next_width=self.truth.v.shape[1],
+            classes=self.truth.counts.shape[1],
         )
         self.order: list[int] = []
 
@@ -67,11 +73,12 @@ class Book:
         some = torch.arange(len(who))
         verdicts = Verdicts(
             accepted=some >= 0,
+            sound=some >= 0,
             vague=some < 0,
-            labels=self.round.y[who],
-            mismatch=1e-3 * who.double(),
-            chance=1e-6 * who.double(),
+            mismatch=1e-13 * who.double(),
+            chance=1e-12 * who.double(),
             equations=10 * who,
+            evidence=tuple(KINDS[i % 3] for i in who.tolist()),
             peeled=self.peeled.pick(who),
         )
         # Chosen out of order, as the peeling loop may do.
@@ -109,9 +116,11 @@ def test_what_is_entered_stands_in_order(features: int) -> None:
     ledger, order = book.ledger, torch.tensor(book.order)
     assert ledger.labels.tolist() == book.round.y[order].tolist()
     assert ledger.rounds.tolist() == book.round.exposure.rounds[order].tolist()
-    assert ledger.residuals.tolist() == (1e-3 * order.double()).tolist()
-    assert ledger.chances.tolist() == (1e-6 * order.double()).tolist()
+    assert ledger.residuals.tolist() == (1e-13 * order.double()).tolist()
+    assert ledger.chances.tolist() == (1e-12 * order.double()).tolist()
     assert ledger.equations.tolist() == (10 * order).tolist()
+    assert ledger.evidence == [KINDS[i % 3] for i in book.order]
+    assert ledger.copies == len(order)
     assert torch.equal(ledger.peeled.sensitivities, book.peeled.sensitivities[order])
     pools = book.sources(1) | book.sources(2)
     assert [sorted(pool) for pool in ledger.isolating] == [pools[i] for i in book.order]
@@ -135,6 +144,9 @@ def test_an_empty_ledger() -> None:
     ledger = books(60).ledger
     assert len(ledger) == 0
     assert ledger.rows().shape == (0, 60)
+    assert ledger.labels.tolist() == []
+    assert ledger.copies == 0
+    assert len(ledger.followers(torch.ones(50).double())) == 0
     some = torch.ones(3, 50).double()
     error = torch.full((3,), 1e-3).double()
     assert ledger.knows(some, error).tolist() == [False] * 3
@@ -180,11 +192,17 @@ def same_slowly(these: Tensor, those: Tensor, error: Tensor, scale: float) -> li
     ]
 
 
+@cache
+def first_round() -> Book:
+    book = books(12)
+    book.enter(1)
+    return book
+
+
 @settings(max_examples=80)
 @given(st.data())
 def test_same_means_close_in_every_direction(data: st.DataObject) -> None:
-    book = books(12)
-    book.enter(1)
+    book = first_round()
     known = book.ledger.peeled.coordinates
     scale = book.residual.scale
     count = data.draw(st.integers(1, 12))
@@ -210,3 +228,79 @@ def test_vectors_that_share_their_key_are_told_apart() -> None:
     error = torch.full((1,), 1e-12).double()
     assert book.ledger.knows(known, error).all()
     assert not book.ledger.knows(known + across, error).any()
+
+
+def whole(features: int, *, seed: int = 0) -> Book:
+    book = books(features, seed=seed)
+    for number in range(1, book.round.exposure.rounds_count + 1):
+        book.enter(number)
+    return book
+
+
+def test_copies_and_labels_follow_the_counts() -> None:
+    ledger = whole(12).ledger
+    counts = torch.zeros_like(ledger.peeled.counts)
+    counts[0, 2], counts[1, 0], counts[1, 3] = 1.0, 1.0, 2.0
+    ledger.peeled = replace(ledger.peeled, counts=counts)
+    # Where nothing is known of the labels, there is one copy at least.
+    assert ledger.labels.tolist() == [2, 3, *[-1] * (len(ledger) - 2)]
+    assert ledger.copies == 1 + 3 + (len(ledger) - 2)
+
+
+@BOTH_SPACES
+@pytest.mark.parametrize("seed", range(5))
+def test_those_who_were_read_behind_a_sample_speak_for_it(features: int, seed: int) -> None:
+    book = whole(features, seed=seed)
+    ledger, c = book.ledger, book.truth.c[book.order]
+    error = book.residual.row_error
+    expected = [
+        sum(
+            float(c[i, source].abs()) > STANDS_OUT * float(error[source])
+            for source in ledger.sources[i + 1 :].tolist()
+        )
+        for i in range(len(ledger))
+    ]
+    assert sum(expected), "nobody was read behind another: the test shows nothing"
+    assert ledger.followers(error).tolist() == expected
+    # A mark below the error says nothing,
+    assert not ledger.followers(error + c.abs().max()).any()
+    # nor one below what the follower's own equations are off by,
+    exact, ledger.residuals = ledger.residuals, torch.full_like(ledger.residuals, 1e6)
+    assert not ledger.followers(error).any()
+    ledger.residuals = exact
+    # nor a follower that little speaks for itself.
+    ledger.chances = torch.full_like(ledger.chances, 2 * CHANCE)
+    assert not ledger.followers(error).any()
+
+
+def test_what_followed_is_evidence_where_there_was_too_little() -> None:
+    ledger = whole(12).ledger
+    ledger.chances[0], ledger.chances[1], ledger.chances[2] = 1e-3, 1e-3, 1e-12
+    luck = torch.full_like(ledger.chances, 1e-8)
+    luck[1] = 1.0
+    before = list(ledger.evidence)
+    ledger.confirm(luck)
+    assert ledger.chances[:3].tolist() == pytest.approx([1e-11, 1e-3, 1e-12])
+    assert ledger.evidence == [before[0] | Evidence.FOLLOWERS, *before[1:]]
+
+
+@BOTH_SPACES
+def test_struck_out_samples_leave_no_trace(features: int) -> None:
+    book = whole(features)
+    ledger, samples = book.ledger, book.ledger.rows().clone()
+    kept = torch.arange(len(ledger)) % 3 != 1
+    places = kept.nonzero()[:, 0].tolist()
+    before = {
+        name: getattr(ledger, name)
+        for name in ("sources", "rounds", "residuals", "chances", "equations", "labels")
+    }
+    pools, kinds = list(ledger.isolating), list(ledger.evidence)
+    ledger.keep(kept)
+    assert len(ledger) == len(places)
+    for name, old in before.items():
+        assert torch.equal(getattr(ledger, name), old[kept])
+    assert ledger.isolating == [pools[i] for i in places]
+    assert ledger.evidence == [kinds[i] for i in places]
+    assert torch.equal(ledger.peeled.sensitivities, book.peeled.sensitivities[book.order][kept])
+    # What is left keeps its numbers: they are not solved for again.
+    assert torch.equal(ledger.rows(), samples[kept])

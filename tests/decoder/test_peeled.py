@@ -24,7 +24,7 @@ def some() -> Peeled:
 
 def test_none_has_the_widths_of_some() -> None:
     peeled = some()
-    none = Peeled.none(width=24, neurons=80, next_width=4)
+    none = Peeled.none(width=24, neurons=80, next_width=4, classes=4)
     assert len(none) == 0
     for name in NAMES:
         empty, full = getattr(none, name), getattr(peeled, name)
@@ -34,7 +34,7 @@ def test_none_has_the_widths_of_some() -> None:
 
 def test_joining_none_changes_nothing() -> None:
     peeled = some()
-    joined = Peeled.none(width=24, neurons=80, next_width=4).join(peeled)
+    joined = Peeled.none(width=24, neurons=80, next_width=4, classes=4).join(peeled)
     for name in NAMES:
         assert torch.equal(getattr(joined, name), getattr(peeled, name))
 

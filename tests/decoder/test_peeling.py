@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 import gradpeel as gp
 from gradpeel.client import local_update
-from gradpeel.decoder import Peeling, Recovery, peel
+from gradpeel.decoder import Peeling, peel
+from gradpeel.decoder.recovery import Evidence
 from gradpeel.networks import mlp
 from gradpeel.scoring import signals
 from gradpeel.update import Update
-from support import SmallRound, make_batch, make_model, make_round, truths_of
+from support import SmallRound, make_batch, make_model, make_round, recovered, truths_of
 
 ROUNDS = st.builds(
     make_round,
@@ -34,16 +35,7 @@ ROUNDS = st.builds(
 )
 
 
-def recovered(round_: SmallRound, recovery: Recovery) -> set[int]:
-    """Indices of the recovered samples; fails on a false certificate, a repeat or a wrong label."""
-    truths = truths_of(recovery.samples, round_.x)
-    assert -1 not in truths, "false certificate"
-    assert len(set(truths)) == len(truths), "repeat"
-    assert recovery.labels.tolist() == [int(round_.y[i]) for i in truths]
-    return set(truths)
-
-
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(ROUNDS)
 def test_recovers_what_the_oracle_reaches(round_: SmallRound) -> None:
     exposed = round_.exposure
@@ -53,7 +45,7 @@ def test_recovers_what_the_oracle_reaches(round_: SmallRound) -> None:
     carried = signals(target, round_.x, round_.y, exposed) > 1e-9
     reached = set(exposed.reached.nonzero()[:, 0].tolist())
     recovery = peel(round_.model, round_.update)
-    found = recovered(round_, recovery)
+    found = recovered(recovery, round_)
     assert {i for i in reached if carried[i]} <= found
     if carried[exposed.reached].all():
         assert found == reached
@@ -66,15 +58,15 @@ def test_without_the_next_layers_gradient_nothing_false_is_certified(round_: Sma
     kept = {name: g for name, g in round_.update.gradients.items() if name.startswith("0.")}
     update = Update(kept, round_.update.batch_size, round_.update.reduction)
     recovery = peel(round_.model, update)
-    assert "next layer" not in recovery.evidence
-    recovered(round_, recovery)
+    assert "next layer" not in recovery.kinds
+    recovered(recovery, round_)
 
 
 def test_the_bias_equation_alone_recovers_a_batch() -> None:
     round_ = make_round(features=40, neurons=120, batch=10)
     recovery = peel(round_.model, round_.update, use_next_layer=False)
-    assert recovered(round_, recovery) == set(range(10))
-    assert recovery.evidence == ("firing", "bias equation", "support")
+    assert recovered(recovery, round_) == set(range(10))
+    assert recovery.kinds == ("bias equation",)
 
 
 @pytest.mark.parametrize(("features", "neurons"), [(12, 60), (90, 60)])
@@ -141,6 +133,7 @@ def test_yields_each_round_as_it_happens() -> None:
     recovery = peeling.recovery()
     assert [step.number for step in recovery.trace] == list(range(1, len(recovery.trace) + 1))
     assert sum(step.certified for step in recovery.trace) == len(recovery)
+    assert peeling.tried >= sum(step.distinct for step in recovery.trace)
     assert recovery.trace[-1].left < 1e-9
 
 
@@ -166,12 +159,12 @@ def test_claims_no_completeness_for_a_part_of_the_batch() -> None:
 
 
 def test_a_sample_without_gradient_is_named_not_hidden() -> None:
-    model = make_model(24, 80, 4)
+    model = make_model(24, 400, 4)
     x, y = make_batch(24, 8, 4)
     last = model[2]
     assert isinstance(last, nn.Linear)
     with torch.no_grad():
-        last.weight.mul_(400.0)  # one class is certain; a sample that has it as its label is faint
+        last.weight.mul_(1e6)  # one class is certain; who has it as a label has no gradient
     y[0] = model(x[:1]).argmax()
     recovery = peel(model, local_update(model, x, y))
     truths = truths_of(recovery.samples, x)
@@ -185,7 +178,7 @@ def test_declared_range_turns_samples_away() -> None:
     round_ = make_round(batch=6)
     inside = peel(round_.model, round_.update, data_range=(0.0, 1.0))
     assert len(inside) == 6
-    assert "data range" in inside.evidence
+    assert all(Evidence.RANGE in kinds for kinds in inside.evidence)
     outside = peel(round_.model, round_.update, data_range=(2.0, 3.0))
     assert len(outside) == 0
     top = round_.x.amax(1).sort().values
@@ -204,41 +197,6 @@ def test_samples_come_back_in_input_space() -> None:
     assert -1 not in truths_of(recovery.samples, x)
 
 
-TAILS: dict[str, Callable[[], list[nn.Module]]] = {
-    "layer norm first": lambda: [nn.LayerNorm(60), nn.Linear(60, 5)],
-    "gelu": lambda: [nn.Linear(60, 20), nn.GELU(), nn.Linear(20, 5)],
-    "tanh and layer norm": lambda: [
-        nn.Linear(60, 20),
-        nn.Tanh(),
-        nn.LayerNorm(20),
-        nn.Linear(20, 5),
-    ],
-    "batch norm in eval mode": lambda: [nn.BatchNorm1d(60).eval(), nn.Linear(60, 5)],
-}
-
-
-@pytest.mark.parametrize("tail", TAILS)
-def test_any_differentiable_tail(tail: str) -> None:
-    torch.manual_seed(0)
-    body = make_model(30, 60, 5)
-    model = nn.Sequential(body[0], body[1], *TAILS[tail]()).double()
-    x, y = make_batch(30, 6, 5)
-    recovery = peel(model, local_update(model, x, y))
-    round_ = SmallRound(model, x, y, local_update(model, x, y))
-    assert recovered(round_, recovery) == set(range(6))
-    assert recovery.complete
-
-
-def test_a_repeated_sample_is_never_certified_twice() -> None:
-    model = make_model(24, 80, 4)
-    x, y = make_batch(24, 8, 4)
-    x[5], y[5] = x[2], y[2]
-    recovery = peel(model, local_update(model, x, y))
-    found = truths_of(recovery.samples, x)
-    assert -1 not in found
-    assert len({2 if i == 5 else i for i in found}) == len(found)
-
-
 def corruptions(round_: SmallRound) -> dict[str, tuple[nn.Module, Update]]:
     sent, size = round_.update.gradients, round_.update.batch_size
     generator = torch.Generator().manual_seed(7)
@@ -254,14 +212,11 @@ def corruptions(round_: SmallRound) -> dict[str, tuple[nn.Module, Update]]:
         "shuffled biases": (round_.model, Update(shuffled, size)),
         "noised": (round_.model, Update(noised, size)),
         "another model": (make_model(24, 80, 4, seed=99), round_.update),
-        "another batch size": (round_.model, Update(sent, size + 1)),
     }
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(
-    "kind", ["pure noise", "shuffled biases", "noised", "another model", "another batch size"]
-)
+@pytest.mark.parametrize("kind", ["pure noise", "shuffled biases", "noised", "another model"])
 @pytest.mark.parametrize("use_next_layer", [True, False])
 def test_nothing_is_certified_where_there_is_no_sample(
     kind: str, seed: int, *, use_next_layer: bool
@@ -269,6 +224,10 @@ def test_nothing_is_certified_where_there_is_no_sample(
     round_ = make_round(seed=seed)
     model, update = corruptions(round_)[kind]
     assert len(peel(model, update, use_next_layer=use_next_layer)) == 0
+    # Nor where nobody says how large the batch is, or how the loss is made.
+    unknown = replace(update, batch_size=None)
+    assert len(peel(model, unknown, use_next_layer=use_next_layer)) == 0
+    assert len(peel(model, unknown, use_next_layer=use_next_layer, loss=None)) == 0
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -280,7 +239,10 @@ def test_mixtures_alone_are_never_certified(seed: int) -> None:
     with torch.no_grad():
         first.bias.add_(50.0)
     x, y = make_batch(24, 8, 4, seed=seed)
-    assert len(peel(model, local_update(model, x, y))) == 0
+    update = local_update(model, x, y)
+    assert len(peel(model, update)) == 0
+    assert len(peel(model, replace(update, batch_size=None))) == 0
+    assert len(peel(model, update, loss=None)) == 0
 
 
 @pytest.mark.parametrize("classes", [2, 3])

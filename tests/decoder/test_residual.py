@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gradpeel.client import gradients, local_update
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.tolerances import CLEAR, SLACK
+from gradpeel.noise import with_noise
 from gradpeel.target import split
 from gradpeel.update import Update
 from support import SmallRound, make_batch, make_model, make_round
@@ -41,7 +42,7 @@ def residual_of(round_: SmallRound, *, use_next: bool = True) -> Residual:
 
 def excess(residual: Residual, exact: Residual) -> tuple[Tensor, Tensor, Tensor]:
     """How far bias, rows and next rows are from the exact ones, in units of the tracked error."""
-    alive = residual.sent.error > 0
+    alive = residual.sent.row_error > 0
     return (
         ((residual.bias - exact.bias).abs() / residual.bias_error)[alive],
         (rms(residual.rows - exact.rows) / (residual.row_error * residual.scale))[alive],
@@ -77,6 +78,7 @@ def test_what_is_left_is_the_gradient_of_who_is_left(
     rest = {name: torch.zeros_like(g) for name, g in round_.update.gradients.items()}
     if not bool(gone.all()):
         share = round_.update.share
+        assert share is not None
         rest = gradients(round_.model, round_.x[~gone], round_.y[~gone], share=share)
     rows = rest["0.weight"]
     rows = rows @ truth.target.weight.T if residual.in_neuron_space else rows
@@ -227,6 +229,54 @@ def test_the_error_starts_at_the_rounding_of_the_dtype(features: int, dtype: tor
         assert float(residual.bias_error.max() / size) < 100 * torch.finfo(dtype).eps
     if dtype != torch.float64:
         assert largest > torch.finfo(dtype).eps / 16, "nothing was rounded: the test shows nothing"
+
+
+@BOTH_SPACES
+@pytest.mark.parametrize("sigma", [1e-8, 1e-5, 1e-3])
+def test_noise_on_the_update_counts_as_error(features: int, sigma: float) -> None:
+    ratios = []
+    for seed in range(4):
+        round_ = make_round(features=features, neurons=50, batch=4, classes=10, seed=seed)
+        noisy = SmallRound(
+            round_.model, round_.x, round_.y, with_noise(round_.update, sigma, seed=seed)
+        )
+        residual, exact = residual_of(noisy), residual_of(round_)
+        assert exact.grain == exact.resolution
+        assert sigma / 2 < residual.grain < 2 * sigma
+        assert residual.resolution == exact.resolution
+        sent = residual.sent
+        ratios.append(
+            (
+                (sent.bias - exact.sent.bias).abs() / sent.bias_error,
+                rms(sent.rows - exact.sent.rows) / (sent.row_error * sent.scale),
+                rms(sent.next_rows - exact.sent.next_rows) / sent.next_error,
+            )
+        )
+    for parts in zip(*ratios, strict=True):
+        ratio = torch.cat(parts)
+        assert float(ratio.max()) < 6.0
+        assert 0.3 < float(ratio.median()) < 2.0
+
+
+@BOTH_SPACES
+def test_rebuilt_without_samples_whose_joint_errors_are_known(features: int) -> None:
+    round_ = make_round(features=features, neurons=50, batch=6)
+    residual, exact = residual_of(round_), residual_of(round_)
+    peeled = Truth.of(round_).peeled(residual)
+    some = torch.tensor([0, 1, 2, 3])
+    residual.subtract(peeled)
+    bias_error, row_error = (torch.rand(50, dtype=torch.float64) * 1e-9 for _ in range(2))
+    residual.rebuild(peeled.pick(some), bias_error=bias_error, row_error=row_error)
+    exact.subtract(peeled.pick(some))
+    for part in ("rows", "bias", "next_rows", "next_error"):
+        assert torch.equal(getattr(residual, part), getattr(exact, part))
+    assert torch.equal(residual.bias_error, bias_error)
+    assert torch.equal(residual.row_error, row_error)
+    # Neurons are judged by the errors that were given, not by those of the subtraction.
+    assert residual.quiet.tolist() == (~round_.exposure.grid[:, 4:].any(1)).tolist()
+    nowhere = torch.zeros(50, dtype=torch.float64)
+    residual.rebuild(peeled.pick(some), bias_error=nowhere, row_error=nowhere)
+    assert not bool(residual.quiet[residual.bias != 0].any())
 
 
 @BOTH_SPACES

@@ -93,6 +93,19 @@ class Verdicts:
     evidence: tuple[Evidence, ...]
     peeled: Peeled
 
+    def pick(self, mask: Tensor) -> Verdicts:
+        """Those of some of the candidates."""
+        return Verdicts(
+            accepted=self.accepted[mask],
+            sound=self.sound[mask],
+            vague=self.vague[mask],
+            mismatch=self.mismatch[mask],
+            chance=self.chance[mask],
+            equations=self.equations[mask],
+            evidence=tuple(self.evidence[i] for i in mask.nonzero()[:, 0].tolist()),
+            peeled=self.peeled.pick(mask),
+        )
+
 
 def certify_by_tail(
     candidates: Candidates,

@@ -18,7 +18,7 @@ from gradpeel.decoder.batch_size import Vote
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.tolerances import LOOSEST, SLACK
+from gradpeel.decoder.tolerances import LOOSEST, SLACK, STATED
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
 
@@ -89,7 +89,7 @@ def close(
             {label: int(row[label]) for label in row.nonzero()[:, 0].tolist()} for row in counts
         ),
         residuals=ledger.residuals[kept],
-        errors=ledger.peeled.sample_error[kept],
+        errors=STATED * ledger.peeled.sample_error[kept],
         chances=ledger.chances[kept],
         equations=ledger.equations[kept],
         evidence=tuple(ledger.evidence[i] | everywhere for i in places),

@@ -300,19 +300,38 @@ class Peeling:
             return candidates, certify_by_tail(
                 candidates, self._residual, backward, self._structure, strict=strict
             )
-        if len(candidates) and self._structure.tells and self._structure.is_diverse:
+        measured = len(candidates) and self._residual.has_next and self._structure.is_diverse
+        if measured and self._structure.tells:
             verdicts = self._by_structure(candidates, stage)
-            accepted, peeled = verdicts.accepted, verdicts.peeled
-            if bool(accepted.any()):
-                if self._residual.has_next:
-                    peeled.counts[accepted] = tally(
-                        backward,
-                        peeled.activations[accepted],
-                        peeled.next_sensitivities[accepted],
-                        peeled.sensitivity_error[accepted],
-                    )
-                return candidates, verdicts
+            if bool(verdicts.accepted.any()):
+                return self._labelled(candidates.pick(verdicts.accepted), verdicts, backward)
         return self._as_copies(candidates, backward)
+
+    def _labelled(
+        self, candidates: Candidates, verdicts: Verdicts, backward: Backward
+    ) -> tuple[Candidates, Verdicts]:
+        """Find the labels of candidates that the structure accepts, and hold them against the tail.
+
+        What the tail is known to do must explain what was measured: a mixture of samples that fire
+        alike lies in the space as they do.
+        """
+        verdicts = verdicts.pick(verdicts.accepted)
+        peeled = verdicts.peeled
+        counts = tally(
+            backward, peeled.activations, peeled.next_sensitivities, peeled.sensitivity_error
+        )
+        known = counts.sum(1) > 0
+        candidates, verdicts = candidates.pick(known), verdicts.pick(known)
+        explained = certify_by_tail(
+            candidates,
+            self._residual,
+            backward,
+            self._structure,
+            strict=False,
+            counts=counts[known],
+        ).sound
+        peeled = replace(verdicts.peeled, counts=counts[known])
+        return candidates, replace(verdicts, accepted=explained, peeled=peeled)
 
     def _by_structure(self, candidates: Candidates, stage: Stage) -> Verdicts:
         """Judge the candidates by the column space of the update."""

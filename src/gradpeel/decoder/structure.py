@@ -35,6 +35,8 @@ LARGEST = 0.01
 """Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
 _ALIEN = 0.1
 """Distance from the space at which the bias gradient is that of something else."""
+_SHIFT = 256.0
+"""Roundings by which a matrix whose smallest eigenvalue is zero is kept positive."""
 _MOST = 60
 """Equations that count at most: they are not independent to the last one."""
 
@@ -225,7 +227,7 @@ def _null_vector(basis: Tensor, on: Tensor, start: Tensor) -> tuple[Tensor, Tens
     # Columns are orthonormal, so the Gram matrix of the silent rows follows from the firing ones,
     # which are fewer. Its smallest eigenvalue is zero up to rounding, of either sign.
     identity = torch.eye(basis.shape[1], dtype=basis.dtype)
-    gram = (1 + 8 * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[on]
+    gram = (1 + _SHIFT * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[on]
     factor, failed = torch.linalg.cholesky_ex(gram)
     if int(failed):
         return start, start.new_tensor(torch.inf)

@@ -21,6 +21,7 @@ __all__ = [
     "SLACK",
     "SPECULATIVE",
     "STANDS_OUT",
+    "STATED",
     "WORN",
 ]
 
@@ -71,3 +72,6 @@ MOST_TRACE = 3e-3
 
 COPY = 1e-3
 """How near to a whole number of copies a weight must be to be that of copies."""
+
+STATED = 3.0
+"""How many times its estimate a sample's error is stated to be, so that it holds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal, localcontext
 
 import pytest
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from gradpeel.client import local_update
-from gradpeel.decoder.simulation import Probe, Simulated, simulate
+from gradpeel.client import gradients
+from gradpeel.decoder.backward import Backward, Simulated
+from gradpeel.losses import CrossEntropy
 from gradpeel.target import Tail, split
-from support import SmallRound, make_batch, make_model
+from support import SmallRound, make_batch, make_model, round_of
 from truth import Truth
 
 TAILS: dict[str, Callable[[], list[nn.Module]]] = {
@@ -22,6 +24,7 @@ TAILS: dict[str, Callable[[], list[nn.Module]]] = {
     "no bias": lambda: [nn.Linear(30, 5, bias=False)],
     "deep": lambda: [nn.Linear(30, 12), nn.ReLU(), nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 5)],
     "smooth": lambda: [nn.Linear(30, 12), nn.GELU(), nn.LayerNorm(12), nn.Linear(12, 5)],
+    "behind": lambda: [nn.Linear(30, 5), nn.Tanh()],
     "no next layer": lambda: [nn.LayerNorm(30), nn.Linear(30, 5)],
     "nothing but a norm": lambda: [nn.LayerNorm(30)],
 }
@@ -32,14 +35,13 @@ def round_with(tail: str, *, seed: int = 0, batch: int = 6) -> SmallRound:
     body = make_model(10, 30, 5, seed=seed)
     model = nn.Sequential(body[0], body[1], *TAILS[tail]()).double()
     x, y = make_batch(10, batch, 5, seed=seed)
-    return SmallRound(model, x, y, local_update(model, x, y))
+    return round_of(model, x, y)
 
 
 def simulated(round_: SmallRound, unit_error: Tensor | None = None) -> tuple[Simulated, Truth]:
     truth = Truth.of(round_)
-    error = torch.ones_like(truth.z[0]) if unit_error is None else unit_error
-    probe = Probe(round_.update.share, error)
-    return simulate(truth.target.tail, truth.z.relu(), round_.y, probe), truth
+    backward = truth.backward(round_, unit_error)
+    return backward.simulate(truth.z.relu(), truth.counts), truth
 
 
 @pytest.mark.parametrize("tail", TAILS)
@@ -50,14 +52,14 @@ def test_gradients_are_those_of_autograd(tail: str, seed: int) -> None:
     torch.testing.assert_close(found.c * (truth.z > 0), truth.c, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(found.v, truth.v, rtol=1e-9, atol=1e-12)
     assert found.v.shape[1] == (0 if truth.target.tail.next_layer is None else truth.v.shape[1])
-    assert found.classes == truth.target.tail(truth.z.relu()).shape[1]
 
 
 def test_samples_are_weighted_as_in_the_batch_loss() -> None:
     round_ = round_with("deep")
     truth = Truth.of(round_)
+    backward = truth.backward(round_)
     whole, part = (
-        simulate(truth.target.tail, truth.z.relu(), round_.y, Probe(share, torch.ones(30).double()))
+        replace(backward, share=share).simulate(truth.z.relu(), truth.counts)
         for share in (1.0, 0.25)
     )
     torch.testing.assert_close(whole.c / 4, part.c)
@@ -71,21 +73,17 @@ def test_samples_do_not_see_each_other() -> None:
     round_ = round_with("deep")
     found, truth = simulated(round_)
     for i in range(len(round_.x)):
-        alone = simulate(
-            truth.target.tail,
-            truth.z[i : i + 1].relu(),
-            round_.y[i : i + 1],
-            Probe(round_.update.share, torch.ones(30).double()),
-        )
+        one = slice(i, i + 1)
+        alone = truth.backward(round_).simulate(truth.z[one].relu(), truth.counts[one])
         torch.testing.assert_close(alone.c[0], found.c[i])
         torch.testing.assert_close(alone.response[0], found.response[i])
 
 
 def test_nobody_can_be_simulated() -> None:
-    target = split(make_model(10, 30, 5))
+    tail = split(make_model(10, 30, 5)).tail
     nobody = torch.zeros(0, 30, dtype=torch.float64)
-    probe = Probe(1.0, torch.ones(30).double())
-    found = simulate(target.tail, nobody, torch.zeros(0, dtype=torch.long), probe)
+    backward = Backward(tail, CrossEntropy(), 1.0, torch.ones(30).double(), 5)
+    found = backward.simulate(nobody, nobody[:, :5])
     assert found.c.shape == (0, 30)
     assert found.v.shape == (0, 5)
 
@@ -121,8 +119,7 @@ def test_the_response_foretells_what_an_inexact_sample_does_to_its_gradient(tail
         off = 1e-7
         noise = torch.randn(truth.z.shape, generator=torch.Generator().manual_seed(seed + 50))
         moved = (truth.z + off * noise.double()).relu() * (truth.z > 0)
-        probe = Probe(round_.update.share, signs)
-        again = simulate(truth.target.tail, moved, round_.y, probe)
+        again = truth.backward(round_, signs).simulate(moved, truth.counts)
         expected = found.error(torch.full((len(round_.x),), off).double(), 2**-52)
         size = found.c.square().mean(1).sqrt()
         change = (again.c - found.c).square().mean(1).sqrt() / size
@@ -138,7 +135,6 @@ def test_the_error_adds_up_response_and_rounding() -> None:
         c=torch.zeros(2, 3),
         response=torch.tensor([2.0, 0.0]),
         margin=torch.tensor([1.0, 1e-6]),
-        classes=2,
     )
     error = found.error(torch.tensor([1e-5, 1e-5]), 1e-8)
     assert error.tolist() == pytest.approx([2e-5 + 2e-8, 1e-8 + 1e-2])
@@ -176,10 +172,122 @@ def test_certain_samples_keep_their_digits(logits: list[int], label: int) -> Non
     layer.weight.copy_(torch.eye(count))
     tail = Tail(nn.Identity(), next_layer=layer, next_weight_name="2.weight")
     activations = torch.tensor([logits], dtype=torch.float64)
-    probe = Probe(1.0, torch.ones(count).double())
-    found = simulate(tail, activations, torch.tensor([label]), probe)
+    backward = Backward(tail, CrossEntropy(), 1.0, torch.ones(count).double(), count)
+    found = backward.simulate(activations, torch.eye(count).double()[label : label + 1])
     expected = exact_softmax_gradient(logits, label)
     assert found.v[0].tolist() == pytest.approx(expected, rel=1e-12, abs=0.0)
     assert found.c[0].tolist() == pytest.approx(expected, rel=1e-12, abs=0.0)
     assert float(found.margin[0]) == pytest.approx(max(map(abs, expected)), rel=1e-12)
     assert bool(found.response.isfinite().all())
+
+
+LOSSES = {
+    "plain": CrossEntropy(),
+    "smoothed": CrossEntropy(label_smoothing=0.2),
+    "weighted": CrossEntropy(class_weights=(1.0, 0.2, 3.0, 1.5, 0.7)),
+    "both": CrossEntropy(label_smoothing=0.1, class_weights=(1.0, 0.2, 3.0, 1.5, 0.7)),
+}
+
+
+@pytest.mark.parametrize("tail", ["one layer", "smooth", "no next layer"])
+@pytest.mark.parametrize("loss", LOSSES)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_copies_add_up_to_one_gradient(tail: str, loss: str, data: st.DataObject) -> None:
+    # A sample with any number of copies of each label against a batch of just these.
+    round_ = round_with(tail, seed=data.draw(st.integers(0, 1000)), batch=1)
+    truth = Truth.of(round_)
+    classes = truth.counts.shape[1]
+    copies = data.draw(st.lists(st.integers(0, 3), min_size=classes, max_size=classes).filter(any))
+    counts = torch.tensor([copies])
+    backward = replace(truth.backward(round_), loss=LOSSES[loss], share=0.1)
+    found = backward.simulate(truth.z.relu(), counts.double())
+    labels = torch.arange(classes).repeat_interleave(counts[0])
+    batch = round_.x.expand(len(labels), -1)
+    sent = gradients(round_.model, batch, labels, share=0.1, loss=LOSSES[loss])
+    c = (found.c * (truth.z > 0))[0]
+    torch.testing.assert_close(c, sent["0.bias"], rtol=1e-9, atol=1e-12)
+    if found.v.shape[1]:
+        torch.testing.assert_close(
+            truth.z.relu()[0, :, None] * found.v, sent["2.weight"].T, rtol=1e-9, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("tail", TAILS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_bias_entries_are_those_of_every_label(tail: str, loss: str) -> None:
+    round_ = round_with(tail)
+    truth = Truth.of(round_)
+    classes = truth.counts.shape[1]
+    weights = LOSSES[loss].class_weights
+    chosen = LOSSES[loss]
+    if weights is not None:
+        chosen = replace(chosen, class_weights=(weights * 6)[:classes])
+    backward = replace(truth.backward(round_), loss=chosen, share=0.25)
+    neurons = truth.z.argmax(1)
+    activations = truth.z.relu()
+    entries = 0.25 * backward.bias_entries(activations, neurons)
+    for label in range(classes):
+        counts = torch.zeros_like(truth.counts)
+        counts[:, label] = 1.0
+        c = backward.simulate(activations, counts).c
+        own = c.gather(1, neurons[:, None])[:, 0]
+        torch.testing.assert_close(entries[:, label], own, rtol=1e-9, atol=1e-13)
+        # One label for each, the one whose entry it is.
+        bias = torch.zeros(30).double()
+        for i, neuron in enumerate(neurons.tolist()):
+            bias[neuron] = own[i]
+            found = backward.fit_labels(activations[[i]], neurons[[i]], bias)
+            assert found.shape == (1, classes)
+            assert found.sum() == 1
+            gap = (entries[i] - own[i]).abs()
+            assert gap[int(found.argmax())] <= gap.min() + 1e-15
+
+
+def test_one_sample_with_every_label() -> None:
+    round_ = round_with("deep")
+    truth = Truth.of(round_)
+    backward = truth.backward(round_)
+    each = backward.one_of_each(truth.z[2].relu())
+    assert each.shape == (5, 12)
+    torch.testing.assert_close(each[round_.y[2]], truth.v[2])
+
+
+@pytest.mark.parametrize("tail", ["one layer", "no bias", "deep", "smooth", "behind"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_at_the_logits_follows_from_that_at_the_next_layer(
+    tail: str, seed: int
+) -> None:
+    round_ = round_with(tail, seed=seed)
+    truth = Truth.of(round_)
+    backward = truth.backward(round_)
+    activations = truth.z.relu()
+    p, g = backward.at_logits(activations, truth.v)
+    torch.testing.assert_close(p, torch.softmax(truth.target.tail(activations), 1))
+    layer = truth.target.tail.next_layer
+    assert layer is not None
+    entered = layer(activations)
+    v = torch.func.vjp(truth.target.tail.rest, entered)[1](g)[0] * backward.share
+    torch.testing.assert_close(v, truth.v, rtol=1e-7, atol=1e-9)
+    # Where too few neurons of a hidden layer fire, several gradients come out as the same v.
+    jacobians = [torch.func.jacrev(truth.target.tail.rest)(row) for row in entered]
+    clear = torch.tensor([int(torch.linalg.matrix_rank(one)) == 5 for one in jacobians])
+    assert bool(clear.any()) or tail == "deep"
+    exact = p - truth.counts
+    torch.testing.assert_close(g[clear], exact[clear], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("tail", "last"),
+    [
+        ("one layer", True),
+        ("no bias", True),
+        ("deep", False),
+        ("smooth", False),
+        ("behind", False),
+        ("no next layer", False),
+    ],
+)
+def test_whether_the_next_layer_is_the_last(tail: str, *, last: bool) -> None:
+    round_ = round_with(tail)
+    assert Truth.of(round_).backward(round_).ends_at_next_layer == last

@@ -1,0 +1,167 @@
+"""The end of a cascade: what it says of itself, and what does not fit together."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gradpeel.decoder import Peeling, peel
+from gradpeel.losses import CrossEntropy
+from gradpeel.noise import with_noise
+from gradpeel.update import Update
+from support import SmallRound, make_model, make_round, recovered, round_of
+
+
+def test_the_whole_batch() -> None:
+    round_ = make_round()
+    recovery = peel(round_.model, round_.update)
+    assert recovery.complete
+    assert not recovery.faint
+    assert recovery.stopped == "the whole batch is recovered"
+    assert recovery.explained == pytest.approx(1.0)
+    assert recovery.mismatch < 1e-9
+    assert not recovery.warnings
+    assert recovery.batch_size == recovery.stated_batch_size == recovery.batch_votes == 8
+
+
+def test_without_the_tail_the_target_must_do() -> None:
+    round_ = make_round(60, 400, 8)
+    recovery = peel(round_.model, round_.update, loss=None)
+    assert recovery.complete
+    assert recovery.explained == pytest.approx(1.0)
+    # What stands behind it is nobody's business.
+    gradients = dict(round_.update.gradients)
+    gradients["2.bias"] = gradients["2.bias"] + 0.01
+    assert peel(round_.model, Update(gradients, 8), loss=None).complete
+    assert not peel(round_.model, Update(gradients, 8)).complete
+
+
+def test_an_update_of_zeros() -> None:
+    round_ = make_round()
+    nothing = Update({name: 0 * g for name, g in round_.update.gradients.items()}, 8)
+    for loss in (CrossEntropy(), None):
+        recovery = peel(round_.model, nothing, loss=loss)
+        assert recovery.stopped == "the update is zero: there is nothing in it"
+        assert len(recovery) == 0
+        assert recovery.samples.shape == (0, 24)
+        assert not recovery.complete
+
+
+def test_more_than_the_batch_holds() -> None:
+    round_ = make_round(batch=8, reduction="sum")
+    recovery = peel(round_.model, replace(round_.update, batch_size=3))
+    assert recovery.stopped == (
+        "as many samples as the batch holds are certified, but the update holds more"
+    )
+    assert not recovery.complete
+    assert not recovery.faint
+
+
+def test_nobody_stands_alone() -> None:
+    model = make_model(24, 80, 4)
+    with torch.no_grad():
+        model.get_parameter("0.bias").add_(50.0)
+    round_ = make_round()
+    recovery = peel(model, round_of(model, round_.x, round_.y).update)
+    assert recovery.stopped.startswith("no candidate can be certified: none stands alone")
+
+
+def test_those_who_hide_behind_each_other() -> None:
+    round_ = make_round(80, 300, 50, 6)
+    for update in (round_.update, replace(round_.update, batch_size=None)):
+        recovery = peel(round_.model, update)
+        assert len(recovery) == 16
+        assert recovery.stopped == "no neuron isolates one of the other 34 samples"
+        assert 0 < recovery.explained < 1
+
+
+def test_nobody_counts_below_zero() -> None:
+    # Copies are counted, but without a batch size only distinct samples are known of.
+    round_ = make_round(80, 300, 50, 6)
+    reached = round_.exposure.reached.nonzero()[:, 0]
+    x, y = (torch.cat([part, *[part[reached]] * 4]) for part in (round_.x, round_.y))
+    more = round_of(round_.model, x, y, reduction="sum")
+    recovery = peel(more.model, replace(more.update, batch_size=None))
+    assert recovered(recovery, more) == set(reached.tolist())
+    assert recovery.found == 5 * len(reached)
+    assert not recovery.complete
+    counts = re.findall(r"-?\d+", recovery.stopped)
+    assert all(int(count) > 0 for count in counts)
+    assert recovery.batch_size is None or recovery.batch_size > recovery.found
+
+
+def test_an_update_of_other_weights_is_told() -> None:
+    for seed in range(3):
+        round_ = make_round(60, 120, 8, seed=seed)
+        other = make_model(60, 120, 4, seed=seed + 99)
+        recovery = peel(other, round_.update)
+        assert len(recovery) == 0
+        assert any("does not fit the weights" in warning for warning in recovery.warnings)
+    assert not peel(round_.model, round_.update).warnings
+
+
+@pytest.mark.parametrize(("sigma", "told"), [(1e-6, False), (1e-2, False), (0.5, True)])
+def test_an_update_that_is_mostly_noise_is_told(sigma: float, *, told: bool) -> None:
+    round_ = make_round(60, 120, 8)
+    recovery = peel(round_.model, with_noise(round_.update, sigma))
+    assert any("is mostly noise" in warning for warning in recovery.warnings) == told
+
+
+def test_more_distinct_samples_than_stated_are_told() -> None:
+    # In a sum no scale contradicts the batch size, but the rank does, where it is asked for.
+    round_ = make_round(60, 400, 9, 6, reduction="sum")
+    recovery = peel(round_.model, replace(round_.update, batch_size=5), loss=None)
+    assert not recovery.complete
+    assert recovery.warnings == ("the update holds 9 distinct samples, more than the batch size 5",)
+
+
+@pytest.fixture(scope="module")
+def crowd() -> SmallRound:
+    """Seven samples, three of them again with another label."""
+    round_ = make_round(60, 400, 7, 6)
+    x, y = torch.cat([round_.x, round_.x[:3]]), torch.cat([round_.y, (round_.y[:3] + 1) % 6])
+    return round_of(round_.model, x, y)
+
+
+def test_in_plain_values(crowd: SmallRound) -> None:
+    recovery = peel(crowd.model, crowd.update, data_range=(-1.0, 2.0))
+    values = recovery.as_dict()
+    assert json.loads(json.dumps(values)) == values
+    assert values["batch_size_found"] == values["batch_size_stated"] == 10
+    assert values["copies"] == 3
+    assert values["unlabelled"] == 0
+    assert values["complete"] is True
+    assert values["warnings"] == []
+    assert values["recovered_by_round"] == [step.certified for step in recovery.trace]
+    assert sum(step.certified for step in recovery.trace) == len(recovery) == 7
+    assert values["rounds"] == recovery.cascade_length == len(recovery.trace)
+    assert values["evidence"] == {
+        "bias equation": 4,
+        "next layer": 7,
+        "structure": 3,
+        "data range": 7,
+    }
+    without = peel(crowd.model, crowd.update, loss=None).as_dict()
+    assert without["unlabelled"] == 7
+    assert without["batch_size_votes"] == without["copies"] == 0
+
+
+def test_labels_are_counted_with_all_copies(crowd: SmallRound) -> None:
+    recovery = peel(crowd.model, crowd.update)
+    counts = recovery.count_labels(6)
+    assert counts.tolist() == torch.bincount(crowd.y, minlength=6).tolist()
+    assert recovery.found == 10
+    assert len(recovery) == 7
+
+
+def test_asked_before_it_ran() -> None:
+    round_ = make_round()
+    recovery = Peeling(round_.model, round_.update).recovery()
+    assert len(recovery) == 0
+    assert not recovery.complete
+    assert recovery.trace == ()
+    assert recovery.kinds == ()

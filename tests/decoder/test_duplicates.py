@@ -1,0 +1,163 @@
+"""Samples that stand in a batch more than once come back once, with all their labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from gradpeel.decoder import Recovery, peel
+from gradpeel.exposure import Exposure
+from gradpeel.losses import CrossEntropy
+from gradpeel.scoring import signals
+from gradpeel.target import split
+from support import SmallRound, make_batch, make_model, recovered, round_of, truths_of
+
+
+def firsts(round_: SmallRound, least: float) -> tuple[set[int], set[int]]:
+    """First copies that peeling reaches; and those of them that leave a trace in the update."""
+    exposed: Exposure = round_.exposure
+    strength = signals(split(round_.model).to(torch.float64), round_.x, round_.y, exposed)
+    reached = set(exposed.copies[exposed.reached].tolist())
+    return reached, {i for i in reached if float(strength[i]) > least}
+
+
+@st.composite
+def crowded(draw: st.DrawFn, *, fewest: int = 2, neurons: int | None = None) -> SmallRound:
+    """A round whose samples stand in it again and again, with the same labels or others."""
+    classes, batch = draw(st.integers(2, 6)), draw(st.integers(fewest, 7))
+    features, seed = draw(st.sampled_from([24, 60])), draw(st.integers(0, 1000))
+    model = make_model(features, neurons or draw(st.sampled_from([90, 400])), classes, seed=seed)
+    x, y = make_batch(features, batch, classes, seed=seed)
+    again = draw(st.lists(st.integers(0, batch - 1), min_size=1, max_size=5))
+    labels = [draw(st.sampled_from([int(y[i]), *range(classes)])) for i in again]
+    order = draw(st.permutations(range(batch + len(again))))
+    x, y = torch.cat([x, x[again]])[order], torch.cat([y, torch.tensor(labels)])[order]
+    return round_of(model, x, y)
+
+
+@settings(max_examples=60)
+@given(crowded())
+def test_every_distinct_sample_comes_back_once_with_all_its_labels(round_: SmallRound) -> None:
+    recovery = peel(round_.model, round_.update)
+    found = recovered(recovery, round_)
+    reached, clear = firsts(round_, 1e-9)
+    assert clear <= found <= reached
+    # Labels that nobody could count are unknown, not wrong.
+    counted = recovery.multiplicities > 0
+    assert bool(counted.all()) or clear < reached
+    if found == set(round_.exposure.copies.tolist()) and bool(counted.all()):
+        assert recovery.complete
+        assert recovery.found == len(round_.x)
+        assert int(recovery.count_labels(6).sum()) == len(round_.x)
+
+
+@settings(max_examples=30)
+@given(crowded(), st.sampled_from([None, 1, -1]))
+def test_nor_does_it_matter_that_nobody_says_how_many(round_: SmallRound, off: int | None) -> None:
+    size = None if off is None else len(round_.x) + off
+    recovery = peel(round_.model, replace(round_.update, batch_size=size))
+    truths = truths_of(recovery.samples, round_.x)
+    assert -1 not in truths
+    assert len(set(truths)) == len(truths)
+    # Most of those who stand alone must be there once; else what says how much one is?
+    exposed = round_.exposure
+    often = exposed.multiplicities[exposed.distinct[exposed.isolated[exposed.distinct]]]
+    if int((often == 1).sum()) > max(1, len(often) // 2):
+        known = peel(round_.model, round_.update)
+        assert recovered(recovery, round_) == recovered(known, round_)
+        assert recovery.batch_size == len(round_.x)
+
+
+def test_a_stated_batch_size_is_believed_where_copies_explain_it() -> None:
+    # Everybody twice in a batch of 8 is the same update as everybody once in a batch of 4.
+    model = make_model(60, 400, 5)
+    x, y = make_batch(60, 4, 5)
+    round_ = round_of(model, torch.cat([x, x]), torch.cat([y, y]))
+    recovery = peel(model, round_.update)
+    assert recovery.batch_size == 8
+    assert not recovery.warnings
+    assert recovered(recovery, round_) == set(range(4))
+    once = peel(model, replace(round_.update, batch_size=4))
+    assert once.multiplicities.tolist() == [1] * 4
+    assert once.complete
+
+
+@settings(max_examples=20)
+@given(crowded(fewest=5, neurons=600))
+def test_without_tail_and_labels_they_come_back_once(round_: SmallRound) -> None:
+    recovery = peel(round_.model, round_.update, loss=None)
+    found = recovered(recovery, round_)
+    assert firsts(round_, 1e-9)[1] <= found
+    assert not bool(recovery.multiplicities.any())
+    assert recovery.rank == len(round_.exposure.distinct)
+
+
+def copies(
+    *,
+    times: int,
+    hidden: tuple[int, ...] = (),
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    loss: CrossEntropy | None = None,
+) -> SmallRound:
+    """A wide round whose first three samples stand in it so many times, with shifted labels."""
+    model = make_model(60, 400, 5, hidden, seed=seed).to(dtype)
+    x, y = make_batch(60, 8, 5, seed=seed)
+    again: list[Tensor] = [x[:3]] * (times - 1)
+    labels = [(y[:3] + shift // 2) % 5 for shift in range(1, times)]
+    return round_of(
+        model, torch.cat([x, *again]), torch.cat([y, *labels]), loss=loss or CrossEntropy()
+    )
+
+
+def everybody(recovery: Recovery, round_: SmallRound, within: float = 1e-6) -> None:
+    assert recovered(recovery, round_, within=within) == set(range(8))
+    times = round_.exposure.multiplicities
+    truths = truths_of(recovery.samples, round_.x, within=within)
+    assert recovery.multiplicities.tolist() == times[truths].tolist()
+
+
+@pytest.mark.parametrize("times", [2, 3, 5, 8])
+@pytest.mark.parametrize("hidden", [(), (30,)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_however_many_and_however_deep(
+    times: int, hidden: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    for seed in range(2):
+        round_ = copies(times=times, hidden=hidden, dtype=dtype, seed=seed)
+        everybody(peel(round_.model, round_.update), round_, within=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bias_equation_alone_makes_no_false_ones(seed: int) -> None:
+    # Copies are told by their gradient at the next layer; without it they may be missed.
+    round_ = copies(times=3, seed=seed)
+    recovery = peel(round_.model, round_.update, use_next_layer=False)
+    truths = truths_of(recovery.samples, round_.x)
+    assert -1 not in truths
+    assert len(set(truths)) == len(truths)
+    assert {3, 4, 5, 6, 7} <= set(truths)
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(label_smoothing=0.1)])
+def test_with_other_losses(loss: CrossEntropy) -> None:
+    round_ = copies(times=3, loss=loss)
+    everybody(peel(round_.model, round_.update, loss=loss), round_)
+
+
+def test_a_batch_of_nothing_but_copies() -> None:
+    model = make_model(60, 400, 5)
+    x, _ = make_batch(60, 1, 5)
+    labels = torch.tensor([1, 1, 4, 2, 1])
+    round_ = round_of(model, x.expand(5, -1), labels)
+    recovery = peel(model, round_.update)
+    assert recovered(recovery, round_) == {0}
+    assert recovery.label_counts == ({1: 3, 2: 1, 4: 1},)
+    assert recovery.labels.tolist() == [1]
+    assert recovery.complete
+    assert repr(recovery) == "Recovery(5 of 5 samples in 1 rounds, complete)"
