@@ -41,7 +41,10 @@ _SKETCH = 16
 """Random combinations of columns that stand for all of them while the weights are found."""
 
 _SHARP = 1e3
-"""Sensitivities known up to this many roundings are not made sharper."""
+"""Sensitivities known up to this many roundings are not made sharper by the structure."""
+
+_SHARP_COMPUTED = 1e-8
+"""The same, as a relative error, where they are computed: the fit does the rest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +190,8 @@ def _sense(
         v, off = _measure_jointly(best, residual, settled)
         c = v[unknown] @ layer.weight * fires[unknown]
         best = _better(best, unknown, c, v[unknown], off[unknown])
-    vague = (best.sensitivity_error > _SHARP * residual.resolution).nonzero()[:, 0]
+    enough = _SHARP * residual.resolution if backward is None else _SHARP_COMPUTED
+    vague = (best.sensitivity_error > enough).nonzero()[:, 0]
     if len(vague):
         sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
         best = _better(best, vague, sharp, best.next_sensitivities[vague], off)

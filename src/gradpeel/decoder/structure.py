@@ -54,6 +54,7 @@ class Structure:
         self._live = sent.row_error > 0
         self._basis: Tensor | None = None
         self._rank: int | None = None
+        self._found: dict[bytes, tuple[Tensor, Tensor, int]] = {}
         self._alike = 1.0
         self.asked = False
 
@@ -133,22 +134,31 @@ class Structure:
         basis = self._find_basis() if len(c) else None
         if basis is None:
             return sharp, error, spare
-        weight = self._sent.row_error[live]
         for i in range(len(c)):
-            on = fires[i, live]
-            spare[i] = int((~on).sum()) - basis.shape[1]
-            if spare[i] <= 0:
-                continue
-            vector, error[i] = _null_vector(basis, on, basis.T @ (c[i, live] / weight))
-            if not bool(error[i].isfinite()):
-                continue
-            found = torch.where(on, basis @ vector * weight, 0.0)
-            # The vector is exact in units of each neuron's error: large errors are large ones.
-            error[i] *= (found[on] / weight[on]).norm() * weight[on].norm()
-            error[i] /= found.norm() * math.sqrt(int(on.sum()))
-            known = c[i, live]
-            sharp[i, live] = found * ((found @ known) / (found @ found))
+            found, error[i], spare[i] = self._vanishing(basis, fires[i, live])
+            if bool(error[i].isfinite()):
+                known = c[i, live]
+                sharp[i, live] = found * ((found @ known) / (found @ found))
         return sharp, error, spare.clamp(min=0.0)
+
+    def _vanishing(self, basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor, int]:
+        """The vector of the space that is zero where `on` is not, its error, and spare neurons.
+
+        It is remembered: samples are asked for again as long as where they fire does not change.
+        """
+        key = on.numpy().tobytes()
+        if key not in self._found:
+            weight = self._sent.row_error[self._live]
+            spare = int((~on).sum()) - basis.shape[1]
+            found, error = weight, weight.new_tensor(torch.inf)
+            if spare > 0:
+                vector, error = _null_vector(basis, on)
+                found = torch.where(on, basis @ vector * weight, 0.0)
+                # It is exact in units of each neuron's error: large errors are large ones.
+                error = error * (found[on] / weight[on]).norm() * weight[on].norm()
+                error = error / (found.norm() * math.sqrt(int(on.sum())))
+            self._found[key] = found, error, spare
+        return self._found[key]
 
     def _find_basis(self) -> Tensor | None:
         """Orthonormal columns that span the space; None where it is all there is.
@@ -218,7 +228,7 @@ def _rank(values: Tensor, noise: float) -> int:
     return above
 
 
-def _null_vector(basis: Tensor, on: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+def _null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     """The combination of columns that is smallest where `on` is not, by inverse iteration.
 
     Returns it with its error, the ratio of the smallest two singular values: how well it stands
@@ -229,11 +239,14 @@ def _null_vector(basis: Tensor, on: Tensor, start: Tensor) -> tuple[Tensor, Tens
     identity = torch.eye(basis.shape[1], dtype=basis.dtype)
     gram = (1 + _SHIFT * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[on]
     factor, failed = torch.linalg.cholesky_ex(gram)
+    # Any start will do that is not orthogonal to it.
+    generator = torch.Generator().manual_seed(0)
+    start, away = torch.randn(2, basis.shape[1], generator=generator, dtype=basis.dtype)
     if int(failed):
         return start, start.new_tensor(torch.inf)
     vector = _iterate(factor, start)
     # The runner-up, kept apart from the first.
-    other = _iterate(factor, torch.ones_like(vector), away_from=vector)
+    other = _iterate(factor, away, away_from=vector)
     silent = basis[~on]
     return vector, (silent @ vector).norm() / (silent @ other).norm()
 
