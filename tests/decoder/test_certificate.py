@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gradpeel.decoder import peel
+from gradpeel.decoder.peeled import typical
 from gradpeel.decoder.structure import LARGEST, Structure
 from gradpeel.decoder.tolerances import CHANCE, EXACT, LOOSEST, SLACK
 from support import make_model, make_round, round_of, truths_of
@@ -209,6 +210,56 @@ def test_structure_is_nearer_than_the_largest_distance(seed: int) -> None:
         assert bool(lenient.sound[candidate]) <= (distance <= LARGEST)
         assert not bool(look.judge_by_structure(trace=off / 10).accepted[candidate])
         look.residual.next_rows.copy_(original)
+
+
+def hidden_from_the_bias(look: FirstLook, candidate: int) -> Tensor:
+    """(next width,) a unit change of v that leaves the bias entries of a candidate as they are."""
+    layer = look.truth.target.tail.next_layer
+    assert layer is not None
+    pool = list(look.candidates.isolating(candidate))
+    everything = torch.linalg.svd(layer.weight[:, pool].T)[2]
+    assert len(pool) < len(everything)
+    last: Tensor = everything[-1]
+    return last
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_structure_is_a_matter_of_distance(seed: int) -> None:
+    # The next layer says something else of the sample, but the same at the neurons it is read from.
+    look = FirstLook(make_round(neurons=WIDE, batch=6, classes=40, seed=seed))
+    candidate = int(look.genuine.nonzero()[0])
+    pool = list(look.candidates.isolating(candidate))
+    change = hidden_from_the_bias(look, candidate) * look.truth.v[look.who[candidate]].norm()
+    a = look.candidates.pre_activations[candidate, pool, None]
+    original = look.residual.next_rows.clone()
+    for off in (1e-9, 1e-5, 3e-3, 1.5e-2, 0.3):
+        look.residual.next_rows[pool] += off * a * change
+        verdicts = look.judge_by_structure()
+        distance = float(verdicts.mismatch[candidate])
+        assert off / 10 < distance < 10 * off
+        assert not bool(verdicts.sound[candidate])
+        for trace in (distance / 2, 2 * distance, 1.0):
+            verdicts = look.judge_by_structure(trace=trace)
+            near = distance <= min(trace, LARGEST)
+            assert bool(verdicts.sound[candidate]) == near
+            assert bool(verdicts.accepted[candidate]) == near
+            # What was let through carries it along as its error.
+            assert not near or float(verdicts.peeled.sample_error[candidate]) >= distance
+        look.residual.next_rows.copy_(original)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_structure_lets_no_bias_entry_be_far_off_however_vague_it_is(seed: int) -> None:
+    look = FirstLook(make_round(60, WIDE, 6, seed=seed))
+    candidate = int(look.pooled.nonzero()[0])
+    own = int(look.candidates.neurons[candidate])
+    other = next(j for j in look.candidates.isolating(candidate) if j != own)
+    look.residual.bias_error += 1.0
+    assert bool(look.judge_by_structure().accepted[candidate])
+    look.residual.bias[other] += 3 * LOOSEST * typical(look.truth.c)[look.who[candidate]]
+    verdicts = look.judge_by_structure()
+    assert float(verdicts.mismatch[candidate]) > LOOSEST
+    assert not bool(verdicts.accepted[candidate])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

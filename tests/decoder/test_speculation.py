@@ -125,7 +125,12 @@ def read_from(neurons: set[int]) -> Who:
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])
-def test_a_mixture_is_taken_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refining", [True, False])
+def test_a_mixture_is_taken_back(
+    seed: int, monkeypatch: pytest.MonkeyPatch, *, refining: bool
+) -> None:
+    if not refining:
+        monkeypatch.setattr(Peeling, "_refine", lambda _, **__: False)
     round_ = layered(seed)
     plain = peel(round_.model, round_.update)
     false = mixtures(round_)

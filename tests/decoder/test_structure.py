@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -121,7 +122,7 @@ def test_what_a_distance_is_worth(distance: float, few: float, more: float) -> N
     else:
         # Equations are not independent to the last one: 60 count at most.
         luck = (2 * distance) ** min(most, 60.0)
-        assert chance[1] == pytest.approx(luck, rel=1e-6, abs=1e-100)
+        assert chance[1] == pytest.approx(luck, rel=1e-6, abs=1e-215)
 
 
 def test_it_is_worth_no_more_than_firing_patterns_differ() -> None:
@@ -176,6 +177,15 @@ def test_more_samples_than_features_fill_the_space() -> None:
     round_ = make_round(features=10, neurons=100, batch=14)
     for batch_size in (14, None):
         assert not stage(round_, batch_size=batch_size)[2].tells
+
+
+def test_a_bias_gradient_of_something_else_leaves_nothing_to_tell() -> None:
+    # It is the sum of all sensitivities: it lies in the space as each of them does.
+    round_ = make_round(features=60, neurons=300, batch=8)
+    sent = stage(round_)[1].sent
+    assert Structure(sent, 8).tells
+    for bias in (sent.bias.roll(1), noise(sent.bias)):
+        assert not Structure(replace(sent, bias=bias), 8).tells
 
 
 def test_nobody_asks_nothing() -> None:

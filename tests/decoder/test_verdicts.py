@@ -9,7 +9,7 @@ import torch
 
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.tolerances import CHANCE
-from support import make_round
+from support import make_round, round_of
 from truth import FirstLook
 
 SEEDS = pytest.mark.parametrize("seed", range(4))
@@ -90,6 +90,26 @@ def test_what_is_to_be_subtracted_is_as_exact_as_it_says(
         assert torch.equal(peeled.counts, exact.counts)
     else:
         assert peeled.counts.shape == (len(accepted), 0)
+
+
+@SEEDS
+def test_what_the_next_layer_measures_is_used_where_it_is_more_exact(seed: int) -> None:
+    # A sure and right prediction: the client's own 1 - p has lost its digits, so that computing it
+    # anew does not give what the client had.
+    round_ = make_round(60, 200, 6, 5, seed=seed, dtype=torch.float32)
+    with torch.no_grad():
+        round_.model.get_parameter("2.weight").mul_(30.0)
+        sure = round_.model(round_.x.float()).argmax(1)
+    look = FirstLook(round_of(round_.model, round_.x, sure))
+    activations = look.candidates.pre_activations.relu()
+    counts = look.truth.counts[look.who]
+    simulated = look.backward.simulate(activations, counts)
+    resolution = look.residual.resolution
+    computed = simulated.error(look.candidates.error + resolution, resolution)
+    verdicts = look.judge(counts=counts)
+    faint = look.genuine & (simulated.margin < 1e-2)
+    assert bool(faint.any())
+    assert bool((verdicts.peeled.sensitivity_error[faint] < 0.15 * computed[faint]).all())
 
 
 @SEEDS

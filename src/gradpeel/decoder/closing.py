@@ -18,7 +18,7 @@ from gradpeel.decoder.batch_size import Vote
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.tolerances import LOOSEST, SLACK, STATED
+from gradpeel.decoder.tolerances import CHANCE, LOOSEST, SLACK, STATED
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
 
@@ -62,7 +62,8 @@ def close(
         vague: something was too inexact to be certified.
     """
     rows = ledger.rows()
-    kept = _agrees(rows, target, ledger, residual)
+    # Nobody is reported who is still on trial.
+    kept = _agrees(rows, target, ledger, residual) & (ledger.chances <= CHANCE)
     samples = target.front.invert(rows[kept], sample_shape)
     counts = ledger.peeled.counts[kept].long()
     places = kept.nonzero()[:, 0].tolist()
@@ -80,6 +81,7 @@ def close(
     if size is None:
         # What reproduces the whole update is the whole batch; else there are so many at least.
         size = found if reproduced and found else rank
+        size = None if size is None or not 0 < found <= size else size
     everything = size is not None and found == size
     return Recovery(
         samples=samples,
@@ -187,11 +189,8 @@ def _warnings(
         found.append(
             f"the update holds {rank} distinct samples, more than the batch size {batch_size}"
         )
-    if residual.grain > _ALIEN:
-        found.append(
-            "the update does not fit the weights of the model, or is mostly noise: "
-            f"{residual.grain:.0%} of its spread"
-        )
+    if max(residual.grain, residual.broken) > _ALIEN:
+        found.append("the update does not fit the weights of the model, or is mostly noise")
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ Example:
     >>> matrix = torch.tensor([[1.0, 2.0, 1.0, 3.0]]).double()
     >>> known = torch.tensor([[2.0], [4.0], [2.0], [9.0]]).double()
     >>> everywhere, sigma = torch.ones(4, dtype=torch.bool), torch.full((4,), 1e-9).double()
-    >>> fit = fit_equations(matrix, known, sigma, everywhere, doubt=torch.zeros(4).double())
+    >>> fit = fit_equations(matrix, known, sigma, everywhere, doubt=known[:, 0] - 2 * matrix[0])
     >>> fit.solve(known), fit.outliers.tolist()
     (tensor([[2.0000]], dtype=torch.float64), [False, False, False, True])
 """

@@ -32,12 +32,15 @@ class NoiseFloor:
         bias: of its bias gradient.
         next_weight: of the next layer's weight gradient.
         relative: of the target's weight gradient, relative to the spread of its entries.
+        broken: by how much the law is broken, relative to its terms; 1 for an update of other
+            weights.
     """
 
     weight: float = 0.0
     bias: float = 0.0
     next_weight: float = 0.0
     relative: float = 0.0
+    broken: float = 0.0
 
 
 def noise_floor(target: Target, weight: Tensor, bias: Tensor, next_rows: Tensor) -> NoiseFloor:
@@ -76,6 +79,7 @@ def noise_floor(target: Target, weight: Tensor, bias: Tensor, next_rows: Tensor)
         bias=relative * float(h.std(correction=0)),
         next_weight=math.sqrt(left / of_next) if of_next else 0.0,
         relative=relative,
+        broken=float((gap[live].abs() / terms[live]).median()),
     )
 
 

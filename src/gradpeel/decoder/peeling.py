@@ -30,7 +30,7 @@ from gradpeel.decoder.batch_size import Vote, vote
 from gradpeel.decoder.candidates import Candidates, gather
 from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
 from gradpeel.decoder.closing import close
-from gradpeel.decoder.labelling import labels_of, tally
+from gradpeel.decoder.labelling import MOST_COPIES, labels_of, tally
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.measuring import measure_v
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
@@ -281,7 +281,9 @@ class Peeling:
         if share is not None:
             # Copies have several times the weight of one: that does not speak against the share.
             copies = found_share.share / share
-            if int(holds.sum()) < 2 or abs(copies - max(1, round(copies))) < COPY * copies:
+            whole = round(copies)
+            several = 2 <= whole <= MOST_COPIES and abs(copies - whole) < COPY * copies
+            if int(holds.sum()) < 2 or several:
                 return
         self._backward, self._vote = backward, found_share
         if not weighted:
@@ -412,12 +414,24 @@ class Peeling:
         if bool(kept.all()):
             return False
         self._refuted.update(ledger.sources[~kept].tolist())
+        self._strike(ledger.sources[~kept])
         ledger.keep(kept)
         residual.restore()
         residual.subtract(ledger.peeled)
         if len(ledger):
             self._refine(again=True)
         return True
+
+    def _strike(self, sources: Tensor) -> None:
+        """Take samples out of the trace of rounds."""
+        for i, round_ in enumerate(self._trace):
+            stays = ~torch.isin(round_.sources, sources)
+            self._trace[i] = replace(
+                round_,
+                sources=round_.sources[stays],
+                labels=round_.labels[stays],
+                fires=round_.fires[stays],
+            )
 
     def _choose(self, candidates: Candidates, verdicts: Verdicts, *, speculate: bool) -> Tensor:
         """Indices of accepted candidates that are new, distinct and within the declared range."""

@@ -68,6 +68,7 @@ class Residual:
         spread: typical size of a candidate's pre-activations less the bias.
         resolution: relative resolution of the update's dtype.
         grain: the same with the noise on the update.
+        broken: by how much the update breaks the law that all updates of these weights obey.
     """
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
@@ -90,6 +91,7 @@ class Residual:
         self.spread = _typical(self.pre_activations(candidates) - target.bias)
         noise = noise_floor(target, update.gradients[target.weight_name], bias, next_rows)
         self.grain = math.hypot(self.resolution, noise.relative)
+        self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
         # of the two says how much was summed up.
         unit = ROUNDING * self.resolution
