@@ -77,6 +77,7 @@ class Truth:
             sample_error=known,
             sensitivity_error=known,
             kink=torch.zeros_like(self.z),
+            told=torch.zeros_like(self.z),
         )
 
     def blurred(self, residual: Residual, error: float, *, seed: int = 0) -> Peeled:
@@ -101,6 +102,7 @@ class Truth:
             sample_error=exact.sample_error,
             sensitivity_error=exact.sensitivity_error,
             kink=exact.kink,
+            told=exact.told,
         )
 
 

@@ -134,7 +134,7 @@ def test_the_error_adds_up_response_and_rounding() -> None:
         v=torch.zeros(2, 0),
         c=torch.zeros(2, 3),
         response=torch.tensor([2.0, 0.0]),
-        margin=torch.tensor([1.0, 1e-6]),
+        gradient=torch.tensor([[-1.0, 0.5], [1e-7, -1e-6]]),
     )
     error = found.error(torch.tensor([1e-5, 1e-5]), 1e-8)
     assert error.tolist() == pytest.approx([2e-5 + 2e-8, 1e-8 + 1e-2])

@@ -24,18 +24,19 @@ def unit(width: int, seed: int = 0) -> Tensor:
 def merge_slowly(coordinates: Tensor, error: Tensor) -> list[int]:
     """For each row the first before it that is as near as their errors allow, or itself.
 
-    One that is much vaguer than that first one stands for itself.
+    One that is much vaguer than another does not stand back for it.
     """
-    lead = []
+    lead: list[int] = []
     for i, row in enumerate(coordinates):
         near = (
             j
             for j in range(i)
-            if float((row - coordinates[j]).square().mean().sqrt())
+            if lead[j] == j
+            and float(error[i]) <= MERGE * float(error[j])
+            and float((row - coordinates[j]).square().mean().sqrt())
             <= MERGE * float(error[i] + error[j])
         )
-        first = next(near, i)
-        lead.append(first if float(error[i]) <= MERGE * float(error[first]) else i)
+        lead.append(next(near, i))
     return lead
 
 

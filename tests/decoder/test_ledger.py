@@ -83,7 +83,9 @@ class Book:
         )
         # Chosen out of order, as the peeling loop may do.
         chosen = some.flip(0)
-        peeled = self.ledger.add(self.candidates(number), verdicts, chosen, number)
+        candidates = self.candidates(number)
+        own = self.truth.c[who, candidates.neurons][chosen]
+        peeled = self.ledger.add(candidates, verdicts, chosen, own, number)
         assert torch.equal(peeled.coordinates, self.peeled.coordinates[who.flip(0)])
         self.order += who.flip(0).tolist()
 

@@ -29,13 +29,18 @@ class Simulated:
         c: (n, neurons) at the target's activations, not yet masked by the ReLU.
         response: (n,) relative change of the loss gradient when the pre-activations are off by one
             unit of relative error.
-        margin: (n,) size of the loss gradient at the logits, 1 for a sample that is plainly wrong.
+        gradient: (n, classes) the loss gradient at the logits, of one sample that weighs 1.
     """
 
     v: Tensor
     c: Tensor
     response: Tensor
-    margin: Tensor
+    gradient: Tensor
+
+    @property
+    def margin(self) -> Tensor:
+        """(n,) size of the gradient at the logits, 1 for a sample that is plainly wrong."""
+        return self.gradient.abs().amax(1)
 
     def error(self, sample_error: Tensor, resolution: float) -> Tensor:
         """(n,) relative error of `v` and `c` for samples known up to `sample_error`.
@@ -78,9 +83,9 @@ class Backward:
         mass = wanted.sum(1, keepdim=True)
         change = mass * p * (wobble - (p * wobble).sum(1, keepdim=True))
         gradient = _loss_gradient(p, wanted)
-        margin = gradient.abs().amax(1)
         v, c = self._pull_back(activations, gradient * self.share)
-        return Simulated(v, c, change.abs().amax(1) / margin, margin / mass[:, 0])
+        response = change.abs().amax(1) / gradient.abs().amax(1)
+        return Simulated(v, c, response, gradient / mass)
 
     def fit_labels(self, activations: Tensor, neurons: Tensor, bias: Tensor) -> Tensor:
         """(n, classes) one label for each sample, the one that predicts its bias entry best.

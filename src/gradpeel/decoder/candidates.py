@@ -16,6 +16,9 @@ from gradpeel.decoder.tolerances import MERGE
 
 __all__ = ["Candidates", "gather"]
 
+_PASSES = 8
+"""How many different vectors that lie next to each other along the direction are told apart."""
+
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
@@ -88,17 +91,30 @@ def gather(residual: Residual, among: Tensor, direction: Tensor) -> Candidates:
 
 def _merge(coordinates: Tensor, error: Tensor, direction: Tensor) -> Tensor:
     """For each row, the first that agrees with it within their errors; rows come clearest first."""
-    count = torch.arange(len(coordinates))
     along = coordinates @ direction
+    lead = torch.arange(len(coordinates))
+    rest = lead
+    for _ in range(_PASSES):
+        first = _first_in_run(along[rest], error[rest])
+        off = error[rest] + error[rest][first]
+        apart = (coordinates[rest] - coordinates[rest][first]).norm(dim=1)
+        same = apart <= MERGE * off * max(coordinates.shape[1], 1) ** 0.5
+        # A vague one agrees with many; it must not stand back for a clear one that is a mixture.
+        same &= error[rest] <= MERGE * error[rest][first]
+        lead = lead.index_copy(0, rest[same], rest[first[same]])
+        # Who shares the key with the first of a run, but is another vector, may be one with others.
+        rest = rest[~same]
+        if not len(rest):
+            break
+    return lead
+
+
+def _first_in_run(along: Tensor, error: Tensor) -> Tensor:
+    """For each row, the first of all that lie next to each other along the direction."""
+    count = torch.arange(len(along))
     by_key = torch.argsort(along, stable=True)
     # Errors of a row's entries are independent, so along a unit direction they count once.
     far = along[by_key].diff() > MERGE * (error[by_key][1:] + error[by_key][:-1])
     run = torch.zeros_like(count)
     run[by_key[1:]] = far.long().cumsum(0)
-    first = torch.full_like(count, len(count)).scatter_reduce(0, run, count, "amin")
-    lead = first[run]
-    # A row that shares the key with the leader of its run but is another vector leads itself.
-    apart = (coordinates - coordinates[lead]).norm(dim=1) / max(coordinates.shape[1], 1) ** 0.5
-    same = apart <= MERGE * (error + error[lead])
-    # A vague one agrees with many; it must not stand back for a clear one that is a mixture.
-    return torch.where(same & (error <= MERGE * error[lead]), lead, count)
+    return torch.full_like(count, len(count)).scatter_reduce(0, run, count, "amin")[run]

@@ -131,20 +131,28 @@ def certify_by_tail(
     z = candidates.pre_activations
     fires = z > 0
     activations = z * fires
-    tried = backward.classes
+    # The label is fitted to the bias; the gradient at the logits shows it too, if it came along.
+    tried = 1 if residual.has_next and backward.ends_at_next_layer else backward.classes
     if counts is None:
         counts = backward.fit_labels(activations, candidates.neurons, residual.bias)
     else:
-        tried *= MOST_COPIES
+        tried = MOST_COPIES * backward.classes
     simulated = backward.simulate(activations, counts)
     allowed = simulated.error(candidates.error + residual.resolution, residual.resolution)
 
-    tests = [_bias_equation(candidates, residual, simulated.c * fires, allowed)]
+    bias, again = _bias_equation(candidates, residual, simulated.c * fires, allowed)
+    tests = [bias]
     if residual.has_next:
         tests.append(_next_layer(candidates, residual, activations, simulated.v, allowed))
+        parallel = tests[1].chance
+    else:
+        parallel = _luck(simulated.gradient.abs(), bias.mismatch * simulated.margin).prod(1)
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
     chance = tried * torch.stack([test.chance for test in tests]).prod(0)
+    # Several neurons hand out the same mixture only if the loss gradients in it are parallel; then
+    # what holds at one of them holds at all.
+    chance = chance * torch.maximum(again, parallel)
     # A prediction that is certain and wrong has p - e_y = +-1 at two classes, whatever the sample,
     # so that mixtures such as a + b - c satisfy the equations to the last digit. As far as the loss
     # gradient does not respond to the candidate they prove nothing; the structure must.
@@ -197,6 +205,7 @@ def certify_by_tail(
             sample_error=error,
             sensitivity_error=off,
             kink=c * doubt,
+            told=torch.zeros_like(c),
         ),
     )
 
@@ -283,6 +292,7 @@ def certify_by_structure(
             sample_error=error,
             sensitivity_error=torch.maximum(off, residual.resolution + none),
             kink=unmasked * doubt,
+            told=torch.zeros_like(c),
         ),
     )
 
@@ -304,11 +314,15 @@ class _Test:
     equations: Tensor
 
 
-def _bias_equation(candidates: Candidates, residual: Residual, c: Tensor, allowed: Tensor) -> _Test:
+def _bias_equation(
+    candidates: Candidates, residual: Residual, c: Tensor, allowed: Tensor
+) -> tuple[_Test, Tensor]:
     """The bias equation at every neuron that isolates a candidate (paper, eq. cert).
 
     Mismatches are relative to the typical sensitivity of the candidate, not to the one at hand:
     that may be small by cancellation, and its error is not.
+
+    Returns the test, with the chance of its worst equation, and (n,) the chance of all others.
     """
     row, column = candidates.pairs
     observed = residual.bias[column]
@@ -317,12 +331,14 @@ def _bias_equation(candidates: Candidates, residual: Residual, c: Tensor, allowe
     error = residual.bias_error[column] + allowed[row] * size
     luck = (2 * gap / size).clamp(min=residual.resolution, max=1.0).log()
     none = torch.zeros_like(allowed)
-    return _Test(
+    worst = (none - torch.inf).scatter_reduce(0, row, luck, "amax")
+    test = _Test(
         none.scatter_reduce(0, row, gap / error, "amax"),
         none.scatter_reduce(0, row, gap / size, "amax"),
-        none.scatter_add(0, row, luck).exp(),
+        worst.exp(),
         torch.bincount(row, minlength=len(candidates)),
     )
+    return test, (none.scatter_add(0, row, luck) - worst).exp()
 
 
 def _next_layer(
@@ -338,10 +354,16 @@ def _next_layer(
     error = residual.next_error[neurons] + blur + size * allowed
     # Another sample in the mix would have a typical activation, not this neuron's, maybe tiny, one.
     mismatch = gap / (v.abs().amax(1) * own[:, 0].clamp(min=residual.spread))
-    # Entries below the gap match anyhow and prove nothing: a saturated sample has only two that
-    # count. Of the largest two, one follows from the others (before a softmax they sum to zero) and
-    # one from the bias equation at the same neuron.
-    entries = predicted.abs().sort(dim=1, descending=True).values[:, 2:]
-    floor = residual.resolution * size[:, None]
-    luck = (2 * torch.maximum(gap[:, None], floor) / entries).clamp(max=1.0)
+    luck = _luck(predicted.abs(), torch.maximum(gap, residual.resolution * size))
     return _Test(gap / error, mismatch, luck.prod(1), (luck < 1.0).sum(1))
+
+
+def _luck(entries: Tensor, gap: Tensor) -> Tensor:
+    """(n, width - 2) chance of each entry of a loss gradient to match within a gap (n,) by luck.
+
+    Entries below the gap match anyhow and prove nothing: a saturated sample has only two that
+    count. Of the largest two, one follows from the others (before a softmax they sum to zero) and
+    one from the bias equation.
+    """
+    telling = entries.sort(dim=1, descending=True).values[:, 2:]
+    return (2 * gap[:, None] / telling).clamp(max=1.0)

@@ -18,11 +18,14 @@ from gradpeel.decoder.batch_size import Vote
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.tolerances import CHANCE, LOOSEST, SLACK, STATED
+from gradpeel.decoder.tolerances import CHANCE, MERGE, STATED
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
 
 __all__ = ["close"]
+
+_DIFFERENT = 1e-3
+"""Numbers this far from what a sample was certified by are others."""
 
 _ALIEN = 0.1
 """Noise, relative to the gradient, from which on the update may as well be of other weights."""
@@ -127,7 +130,7 @@ def _agrees(rows: Tensor, target: Target, ledger: Ledger, residual: Residual) ->
     peeled = ledger.peeled
     given = residual.pre_activations(peeled.coordinates)
     off = rms(target.pre_activations(rows) - given) / residual.spread
-    return off <= torch.clamp(SLACK * peeled.sample_error, min=LOOSEST)
+    return off <= torch.clamp(MERGE * peeled.sample_error, min=_DIFFERENT)
 
 
 def _check(

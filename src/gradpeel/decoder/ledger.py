@@ -6,7 +6,7 @@ but that sample and samples certified in earlier rounds, so
     G[src] = L X,   L[i, k] = sensitivity of sample k at the source neuron of sample i,
 
 is triangular in the order of certification, and one substitution against the update as it was sent
-yields all samples.
+yields all samples. On the diagonal stands what the candidate was divided by, the residual bias.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Ledger:
         )
         self._rows = torch.zeros(0, features, dtype=torch.float64)
         self.sources = torch.zeros(0, dtype=torch.long)
+        self.own = torch.zeros(0, dtype=torch.float64)
         self.rounds = torch.zeros(0, dtype=torch.long)
         self.residuals = torch.zeros(0, dtype=torch.float64)
         self.chances = torch.zeros(0, dtype=torch.float64)
@@ -78,12 +79,16 @@ class Ledger:
         return ~self._agree(coordinates, coordinates, error).tril(-1).any(1)
 
     def add(
-        self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor, number: int
+        self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor, own: Tensor, number: int
     ) -> Peeled:
-        """Enter the chosen candidates as round `number`; returns what to subtract."""
+        """Enter the chosen candidates as round `number`; returns what to subtract.
+
+        `own`, (n,), is the residual bias at the neuron that each was read from.
+        """
         peeled = verdicts.peeled.pick(chosen)
         self.peeled = self.peeled.join(peeled)
         self.sources = torch.cat([self.sources, candidates.neurons[chosen]])
+        self.own = torch.cat([self.own, own])
         self.rounds = torch.cat([self.rounds, torch.full((len(chosen),), number)])
         self.residuals = torch.cat([self.residuals, verdicts.mismatch[chosen]])
         self.chances = torch.cat([self.chances, verdicts.chance[chosen]])
@@ -135,11 +140,22 @@ class Ledger:
         """Strike out all samples that the mask `kept` (n,) leaves out."""
         self._rows = self.rows()[kept]
         self.peeled = self.peeled.pick(kept)
-        for name in ("sources", "rounds", "residuals", "chances", "equations"):
+        for name in ("sources", "own", "rounds", "residuals", "chances", "equations"):
             setattr(self, name, getattr(self, name)[kept])
         places = kept.nonzero()[:, 0].tolist()
         self.isolating = [self.isolating[i] for i in places]
         self.evidence = [self.evidence[i] for i in places]
+
+    def values(self) -> tuple[Peeled, Tensor]:
+        """The samples as they are known now, for `revert`."""
+        return self.peeled, self.rows()
+
+    def revert(self, values: tuple[Peeled, Tensor]) -> None:
+        """Put the first samples back to what was known of them earlier."""
+        peeled, rows = values
+        later = torch.arange(len(peeled), len(self))
+        self._rows = torch.cat([rows, self.rows()[later]])
+        self.peeled = peeled.join(self.peeled.pick(later))
 
     def rows(self) -> Tensor:
         """(n, features) the certified samples at the target's input, by forward substitution."""
@@ -154,7 +170,10 @@ class Ledger:
         known = self._gradient[new].double()
         if done:
             known -= self.peeled.sensitivities[:done, new].T @ self._rows
-        lower = self.peeled.sensitivities[done:, new].T
+        # Those of one round were read from the same residual: none was taken out of another.
+        rounds = self.rounds[done:]
+        lower = self.peeled.sensitivities[done:, new].T * (rounds < rounds[:, None])
+        lower = lower + self.own[done:].diag()
         solved: Tensor = torch.linalg.solve_triangular(lower, known, upper=False)
         return solved
 
@@ -164,7 +183,7 @@ class Ledger:
         Args:
             candidates: candidates of the current round.
             chosen: indices into them.
-            own: (n,) their sensitivity at their own neuron.
+            own: (n,) the residual bias at their own neurons.
         """
         neurons = candidates.neurons[chosen]
         known = self._gradient[neurons].double()

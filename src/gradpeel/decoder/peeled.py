@@ -24,6 +24,8 @@ class Peeled:
         sample_error: (n,) relative error of the coordinates.
         sensitivity_error: (n,) relative error of the sensitivities.
         kink: (n, neurons) sensitivity in doubt because its neuron stands at the ReLU's kink.
+        told: (n, neurons) 1 where the sample is known to fire and -1 where it is known not to,
+            whatever its pre-activation says; 0 elsewhere.
     """
 
     coordinates: Tensor
@@ -34,6 +36,7 @@ class Peeled:
     sample_error: Tensor
     sensitivity_error: Tensor
     kink: Tensor
+    told: Tensor
 
     @classmethod
     def none(cls, *, width: int, neurons: int, next_width: int, classes: int) -> Peeled:

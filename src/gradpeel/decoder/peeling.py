@@ -30,6 +30,7 @@ from gradpeel.decoder.batch_size import Vote, vote
 from gradpeel.decoder.candidates import Candidates, gather
 from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
 from gradpeel.decoder.closing import close
+from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.labelling import MOST_COPIES, labels_of, tally
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.measuring import measure_v
@@ -182,6 +183,7 @@ class Peeling:
         self._refined_at = 0
         self._confirmations = torch.zeros(0, dtype=torch.long)
         self._refuted: set[int] = set()
+        self._trusted = self._ledger.values()
         self._vague = False
         self.tried = 0
 
@@ -206,6 +208,8 @@ class Peeling:
                 inexact = self._vague or self._hides_something()
                 if stage is Stage.STRICT and inexact and self._refine():
                     self._vague = False
+                elif stage is Stage.STRICT and self._tell_kinks():
+                    pass
                 elif stage < self._last_stage:
                     stage = Stage(stage + 1)
                 elif self._settle_speculations():
@@ -213,8 +217,11 @@ class Peeling:
                 else:
                     break
                 continue
+            if stage is Stage.SPECULATIVE and not self._on_trial:
+                self._trusted = ledger.values()
             stage = Stage.STRICT
-            peeled = ledger.add(candidates, verdicts, chosen, len(self._trace) + 1)
+            own = residual.bias[candidates.neurons[chosen]]
+            peeled = ledger.add(candidates, verdicts, chosen, own, len(self._trace) + 1)
             touched = residual.subtract(peeled)
             round_ = Round(
                 number=len(self._trace) + 1,
@@ -291,20 +298,22 @@ class Peeling:
             self._structure = Structure(residual.sent, self._batch_size)
             self._structure.watch(candidates.pre_activations > 0)
 
-    def _certify(self, candidates: Candidates, stage: Stage) -> tuple[Candidates, Verdicts]:
-        """Judge the candidates by the evidence that the stage asks for."""
-        backward = self._backward
+    def _certify(
+        self, candidates: Candidates, stage: Stage, residual: Residual | None = None
+    ) -> tuple[Candidates, Verdicts]:
+        """Judge candidates of a residual by the evidence that the stage asks for."""
+        backward, residual = self._backward, residual or self._residual
         self.tried += len(candidates)
         if backward is None:
-            return candidates, self._by_structure(candidates, stage)
+            return candidates, self._by_structure(candidates, stage, residual)
         if stage is not Stage.MEASURED:
             strict = stage is Stage.STRICT
             return candidates, certify_by_tail(
-                candidates, self._residual, backward, self._structure, strict=strict
+                candidates, residual, backward, self._structure, strict=strict
             )
-        measured = len(candidates) and self._residual.has_next and self._structure.is_diverse
+        measured = len(candidates) and residual.has_next and self._structure.is_diverse
         if measured and self._structure.tells:
-            verdicts = self._by_structure(candidates, stage)
+            verdicts = self._by_structure(candidates, stage, residual)
             if bool(verdicts.accepted.any()):
                 return self._labelled(candidates.pick(verdicts.accepted), verdicts, backward)
         return self._as_copies(candidates, backward)
@@ -335,12 +344,12 @@ class Peeling:
         peeled = replace(verdicts.peeled, counts=counts[known])
         return candidates, replace(verdicts, accepted=explained, peeled=peeled)
 
-    def _by_structure(self, candidates: Candidates, stage: Stage) -> Verdicts:
+    def _by_structure(self, candidates: Candidates, stage: Stage, residual: Residual) -> Verdicts:
         """Judge the candidates by the column space of the update."""
         tail = self._target.tail
         return certify_by_structure(
             candidates,
-            self._residual,
+            residual,
             self._structure,
             layer=tail.next_layer,
             classes=self._classes,
@@ -398,13 +407,39 @@ class Peeling:
         residual.rebuild(refined.peeled, bias_error=refined.bias_error, row_error=refined.row_error)
         return True
 
+    @property
+    def _on_trial(self) -> bool:
+        """Whether samples are subtracted that too little speaks for yet."""
+        return bool((self._ledger.chances > CHANCE).any())
+
+    def _tell_kinks(self) -> bool:
+        """Find out where samples at a kink fire; says whether anything was found out."""
+        if self._on_trial or (self._backward is None and not self._residual.has_next):
+            return False
+        told = tell_kinks(self._ledger.peeled, self._residual, self._isolating)
+        if told is None:
+            return False
+        self._ledger.peeled = told
+        self._refined_at = 0
+        return True
+
+    def _isolating(self, residual: Residual, among: Tensor) -> Tensor:
+        """(neurons,) which of some neurons hand out a new sample that is certified."""
+        candidates = gather(residual, among, self._direction)
+        candidates, verdicts = self._certify(candidates, Stage.STRICT, residual)
+        chosen = self._choose(candidates, verdicts, speculate=False)
+        isolating = torch.zeros_like(among)
+        for i in chosen.tolist():
+            isolating[list(candidates.isolating(i))] = True
+        return isolating
+
     def _settle_speculations(self) -> bool:
         """Confirm samples that little spoke for when they were subtracted, or take them back.
 
         Says whether any was taken back.
         """
         ledger, residual = self._ledger, self._residual
-        if not bool((ledger.chances > CHANCE).any()):
+        if not self._on_trial:
             return False
         follow = ledger.followers(residual.row_error)
         if self._refine(again=True):
@@ -416,6 +451,8 @@ class Peeling:
         self._refuted.update(ledger.sources[~kept].tolist())
         self._strike(ledger.sources[~kept])
         ledger.keep(kept)
+        # What was refined together with a wrong sample may be wrong.
+        ledger.revert(self._trusted)
         residual.restore()
         residual.subtract(ledger.peeled)
         if len(ledger):

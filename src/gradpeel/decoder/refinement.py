@@ -141,7 +141,9 @@ def refine(
         doubt = fit.gaps
         if not bool((better & (shift > 0.3 * error)).any()):
             break
-    peeled = sense(peeled)
+    # The sensitivities are those that the samples were fitted with: errors of the two make up for
+    # each other.
+    peeled = replace(peeled, activations=residual.pre_activations(peeled.coordinates).relu())
     c = peeled.sensitivities
     off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
     kink = peeled.kink.square().sum(0)
@@ -169,33 +171,39 @@ def _sense(
 ) -> Peeled:
     """The samples with sensitivities from whatever tells them most exactly."""
     z = residual.pre_activations(peeled.coordinates)
-    fires = z > 0
     doubt = z.abs() <= KINK * peeled.sample_error[:, None] * residual.spread
+    told = doubt & (peeled.told != 0)
+    fires = torch.where(told, peeled.told > 0, z > 0)
     best = replace(
         peeled,
-        activations=z * fires,
+        activations=z.relu() * fires,
         sensitivities=read.sensitivities,
         next_sensitivities=read.next_sensitivities,
         sensitivity_error=read.sensitivity_error,
     )
+    # What samples would add where they are silent; at a kink that is what is in doubt.
+    silent = typical(best.sensitivities)[:, None].expand_as(z)
     known = (peeled.counts.sum(1) > 0).nonzero()[:, 0]
     if backward is not None and len(known):
         simulated = backward.simulate(best.activations[known], peeled.counts[known])
         off = simulated.error(peeled.sample_error[known], residual.resolution)
         best = _better(best, known, simulated.c * fires[known], simulated.v, off)
+        silent = silent.index_copy(0, known, simulated.c)
     unknown = torch.arange(len(peeled))
     if backward is not None:
         unknown = (peeled.counts.sum(1) == 0).nonzero()[:, 0]
     if layer is not None and residual.has_next and len(unknown):
         v, off = _measure_jointly(best, residual, settled)
-        c = v[unknown] @ layer.weight * fires[unknown]
-        best = _better(best, unknown, c, v[unknown], off[unknown])
+        c = v[unknown] @ layer.weight
+        best = _better(best, unknown, c * fires[unknown], v[unknown], off[unknown])
+        silent = silent.index_copy(0, unknown, c)
     enough = _SHARP * residual.resolution if backward is None else _SHARP_COMPUTED
     vague = (best.sensitivity_error > enough).nonzero()[:, 0]
     if len(vague):
         sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
         best = _better(best, vague, sharp, best.next_sensitivities[vague], off)
-    return replace(best, kink=typical(best.sensitivities)[:, None] * doubt)
+    kink = torch.where(fires, best.sensitivities, silent) * (doubt & ~told)
+    return replace(best, kink=kink)
 
 
 def _measure_jointly(peeled: Peeled, residual: Residual, settled: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,8 +222,13 @@ def _measure_jointly(peeled: Peeled, residual: Residual, settled: Tensor) -> tup
 
 
 def _better(peeled: Peeled, which: Tensor, c: Tensor, v: Tensor, error: Tensor) -> Peeled:
-    """Put other sensitivities of some samples in place where they are more exact."""
-    gains = error < peeled.sensitivity_error[which]
+    """Put other sensitivities of some samples in place where they are more exact.
+
+    They must agree with those there were as far as these are known.
+    """
+    known, before = peeled.sensitivities[which], peeled.sensitivity_error[which]
+    apart = (c - known).norm(dim=1) / known.norm(dim=1)
+    gains = (error < before) & (apart <= SLACK * before)
     which = which[gains]
     return replace(
         peeled,

@@ -15,6 +15,7 @@ the rounding of the update's dtype and grows with every subtraction; all toleran
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 
@@ -127,6 +128,36 @@ class Residual:
         self.subtract(peeled)
         self.bias_error, self.row_error = bias_error, row_error
         self._settle(torch.ones_like(self.quiet))
+
+    def clone(self) -> Residual:
+        """A copy that can be changed by itself."""
+        other = copy.copy(self)
+        for name in ("rows", "bias", "bias_error", "row_error", "quiet"):
+            setattr(other, name, getattr(self, name).clone())
+        return other
+
+    def settle_doubt(
+        self, neurons: Tensor, doubt: Tensor, back: Tensor, coordinates: Tensor
+    ) -> None:
+        """Put samples back at neurons where they were in doubt, and drop the doubt.
+
+        Args:
+            neurons: (m,) the neurons, none twice.
+            doubt: (m,) sensitivity that was in doubt.
+            back: (m,) what of it to put back.
+            coordinates: (m, width) of the samples.
+        """
+        self.bias[neurons] += back
+        self.rows[neurons] += back[:, None] * coordinates
+        for error, sent in (
+            (self.bias_error, self.sent.bias_error),
+            (self.row_error, self.sent.row_error),
+        ):
+            less = error[neurons].square() - doubt.square()
+            error[neurons] = torch.maximum(less, sent[neurons].square()).sqrt()
+        touched = torch.zeros_like(self.quiet)
+        touched[neurons] = True
+        self._settle(touched)
 
     def live(self, among: Tensor) -> Tensor:
         """Indices of neurons in the mask `among` whose residual stands clear of its error."""

@@ -1,0 +1,93 @@
+"""Neurons at which a known sample stands at the ReLU's kink: does it fire there, or not?
+
+Its pre-activation is zero within its error, so simulating it cannot say. But whether it fires
+changes what is left of the neuron by the sample's whole part in it. Where one of the two leaves
+nothing, or something that is certified, and the other does not, that one is what happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.residual import Residual
+
+__all__ = ["tell_kinks"]
+
+Isolates = Callable[[Residual, Tensor], Tensor]
+"""Which neurons (of a mask) hand out a new sample that is certified in a residual: (neurons,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinks:
+    """Samples in doubt, a neuron each.
+
+    Attributes:
+        samples: (m,) which sample.
+        neurons: (m,) at which neuron; none occurs twice.
+        parts: (m,) its sensitivity there, if it fires.
+        fires: (m,) whether it is thought to.
+    """
+
+    samples: Tensor
+    neurons: Tensor
+    parts: Tensor
+    fires: Tensor
+
+    def pick(self, mask: Tensor) -> _Kinks:
+        return _Kinks(self.samples[mask], self.neurons[mask], self.parts[mask], self.fires[mask])
+
+
+def tell_kinks(peeled: Peeled, residual: Residual, isolates: Isolates) -> Peeled | None:
+    """Find out where samples at a kink fire, and put the residual right there.
+
+    Args:
+        peeled: the certified samples.
+        residual: what is left without them; changed where more is known now.
+        isolates: asked which neurons hand out a new sample.
+
+    Returns:
+        The samples with what was found out; None if that was nothing.
+    """
+    kinks = _alone(peeled)
+    if not len(kinks.samples):
+        return None
+    among = torch.zeros_like(residual.quiet)
+    among[kinks.neurons] = True
+    holds = []
+    for turned in (False, True):
+        other = residual.clone()
+        _suppose(other, kinks, peeled.coordinates, turned=kinks.fires.new_full((), turned))
+        holds.append((other.quiet | isolates(other, among))[kinks.neurons])
+    stays, turns = holds
+    told = stays != turns
+    if not bool(told.any()):
+        return None
+    kinks, turns = kinks.pick(told), turns[told]
+    _suppose(residual, kinks, peeled.coordinates, turned=turns)
+    fires = kinks.fires != turns
+    at = (kinks.samples, kinks.neurons)
+    return replace(
+        peeled,
+        sensitivities=peeled.sensitivities.index_put(at, kinks.parts * fires),
+        kink=peeled.kink.index_put(at, torch.zeros_like(kinks.parts)),
+        told=peeled.told.index_put(at, torch.where(fires, 1.0, -1.0).to(peeled.told.dtype)),
+    )
+
+
+def _alone(peeled: Peeled) -> _Kinks:
+    """Doubts at neurons where there is one only."""
+    doubt = peeled.kink != 0
+    samples, neurons = (doubt & (doubt.sum(0) == 1)).nonzero(as_tuple=True)
+    fires = peeled.sensitivities[samples, neurons] != 0
+    return _Kinks(samples, neurons, peeled.kink[samples, neurons], fires)
+
+
+def _suppose(residual: Residual, kinks: _Kinks, coordinates: Tensor, *, turned: Tensor) -> None:
+    """Take it that samples fire as they are thought to, or where `turned` the other way round."""
+    back = torch.where(kinks.fires, kinks.parts, -kinks.parts) * turned
+    residual.settle_doubt(kinks.neurons, kinks.parts, back, coordinates[kinks.samples])
