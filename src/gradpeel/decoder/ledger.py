@@ -20,7 +20,7 @@ from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.refinement import Refined
-from gradpeel.decoder.tolerances import CHANCE, SAME, SLACK, STANDS_OUT
+from gradpeel.decoder.tolerances import CHANCE, NOTHING, SAME, STANDS_OUT
 
 __all__ = ["Ledger"]
 
@@ -193,7 +193,7 @@ class Ledger:
 
     def _agree(self, these: Tensor, those: Tensor, error: Tensor) -> Tensor:
         """(n, m) mask of pairs whose root-mean-square distance is within the error of the first."""
-        tolerance = torch.clamp(SLACK * error, min=SAME) * self._scale
+        tolerance = torch.clamp(NOTHING * error, min=SAME) * self._scale
         width = these.shape[1] ** 0.5
         # Along a unit direction vectors are no farther apart than they are: most pairs end here.
         along = these @ self._direction, those @ self._direction

@@ -24,7 +24,7 @@ from gradpeel.decoder.fitting import Fit, fit_equations
 from gradpeel.decoder.peeled import Peeled, typical
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import KINK, SLACK, STANDS_OUT
+from gradpeel.decoder.tolerances import KINK, NOTHING, SLACK, STANDS_OUT
 
 __all__ = ["Refined", "refine"]
 
@@ -33,9 +33,6 @@ _STEPS = 4
 
 _HONEST = 1.5
 """A sample is known up to this many standard errors of the fit."""
-
-_LOOSE = 8.0
-"""Neurons left with more than this many times their error are not explained."""
 
 _SKETCH = 16
 """Random combinations of columns that stand for all of them while the weights are found."""
@@ -54,7 +51,6 @@ class Refined:
     Attributes:
         peeled: all samples, refined where that gained something.
         better: (n,) which of them come from the joint fit.
-        wrong: (n,) which of them the others contradict.
         confirmations: (n,) surplus neurons that each sample helps to explain.
         fit: the joint fit.
         bias_error: (neurons,) error of the residual bias once these samples are subtracted.
@@ -63,7 +59,6 @@ class Refined:
 
     peeled: Peeled
     better: Tensor
-    wrong: Tensor
     confirmations: Tensor
     fit: Fit
     bias_error: Tensor
@@ -94,7 +89,7 @@ def refine(
     """
     sent, scale = residual.sent, residual.scale
     left = torch.maximum(residual.bias.abs(), rms(residual.rows) / scale)
-    settled = left <= _LOOSE * residual.row_error
+    settled = left <= NOTHING * residual.row_error
     # A sample that no such neuron determines is determined where it was read; and where nothing
     # can be computed, what was measured there is all there is.
     lost = ~(read.sensitivities[:, settled] != 0).any(1)
@@ -131,7 +126,7 @@ def refine(
         error = _HONEST * fit.error / solution[:, -1].abs() + residual.resolution
         # A fit that is more exact must still agree with what was read.
         moved = rms(coordinates - read.coordinates) / scale
-        better = (error < read.sample_error) & (moved <= SLACK * read.sample_error)
+        better = (error < read.sample_error) & (moved <= NOTHING * read.sample_error)
         shift = rms(coordinates - peeled.coordinates) / scale
         peeled = replace(
             peeled,
@@ -153,10 +148,9 @@ def refine(
     apart = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
     joint = _HONEST * fit.error_of(torch.where(better[:, None], c, 0.0))
     row_error = (bias_error.square() + apart + joint.square()).sqrt()
-    wrong = moved > SLACK * (read.sample_error + error)
     stands_out = c.abs() > STANDS_OUT * row_error
     confirmations = (stands_out & fit.surplus).sum(1)
-    return Refined(peeled, better, wrong, confirmations, fit, bias_error, row_error)
+    return Refined(peeled, better, confirmations, fit, bias_error, row_error)
 
 
 def _sense(

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from gradpeel.decoder.noise_floor import noise_floor
 from gradpeel.decoder.peeled import Peeled, typical
-from gradpeel.decoder.tolerances import CLEAR, ROUNDING, SLACK
+from gradpeel.decoder.tolerances import CLEAR, NOTHING, ROUNDING
 from gradpeel.target import Target
 from gradpeel.update import Update
 
@@ -213,10 +213,10 @@ class Residual:
 
     def _settle(self, touched: Tensor) -> None:
         """Mark neurons whose residual is zero within its error: nothing unrecovered fires there."""
-        silent = touched & (self.bias.abs() <= SLACK * self.bias_error)
+        silent = touched & (self.bias.abs() <= NOTHING * self.bias_error)
         where = silent.nonzero()[:, 0]
         self.quiet &= ~touched
-        self.quiet[where] = rms(self.rows[where]) <= SLACK * self.row_error[where] * self.scale
+        self.quiet[where] = rms(self.rows[where]) <= NOTHING * self.row_error[where] * self.scale
 
 
 def _hypot(errors: Tensor, noise: float) -> Tensor:

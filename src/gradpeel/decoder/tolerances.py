@@ -16,6 +16,7 @@ __all__ = [
     "KINK",
     "LOOSEST",
     "MERGE",
+    "NOTHING",
     "ROUNDING",
     "SAME",
     "SLACK",
@@ -30,6 +31,9 @@ ROUNDING = 8.0
 
 SLACK = 32.0
 """How many times its tracked error a quantity may be off before it counts as really different."""
+
+NOTHING = 8.0
+"""How many times its error a residual may be away from zero and still be nothing."""
 
 CLEAR = 50.0
 """How far above its error a neuron's residual must stand before its candidate is looked at."""
