@@ -20,9 +20,12 @@ from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.refinement import Refined
-from gradpeel.decoder.tolerances import CHANCE, NOTHING, SAME, STANDS_OUT
+from gradpeel.decoder.tolerances import CHANCE, NOTHING, SAME, SLACK, STANDS_OUT
 
 __all__ = ["Ledger"]
+
+_ALIKE = 0.03
+"""Different samples may be this near to each other, relative to the typical size of an entry."""
 
 
 class Ledger:
@@ -193,7 +196,9 @@ class Ledger:
 
     def _agree(self, these: Tensor, those: Tensor, error: Tensor) -> Tensor:
         """(n, m) mask of pairs whose root-mean-square distance is within the error of the first."""
-        tolerance = torch.clamp(NOTHING * error, min=SAME) * self._scale
+        # Different samples may be alike: a vague one is not taken for all that it might be.
+        far = torch.clamp(SLACK * error, max=_ALIKE)
+        tolerance = torch.maximum(far, NOTHING * error).clamp(min=SAME) * self._scale
         width = these.shape[1] ** 0.5
         # Along a unit direction vectors are no farther apart than they are: most pairs end here.
         along = these @ self._direction, those @ self._direction

@@ -24,9 +24,12 @@ from gradpeel.decoder.fitting import Fit, fit_equations
 from gradpeel.decoder.peeled import Peeled, typical
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import KINK, NOTHING, SLACK, STANDS_OUT
+from gradpeel.decoder.tolerances import HOLDS, KINK, NOTHING, SLACK, STANDS_OUT
 
 __all__ = ["Refined", "refine"]
+
+_WARY = 3.0
+"""What is left at a neuron is known up to this many standard errors of the fit."""
 
 _STEPS = 4
 """How often samples and sensitivities take turns."""
@@ -126,7 +129,7 @@ def refine(
         error = _HONEST * fit.error / solution[:, -1].abs() + residual.resolution
         # A fit that is more exact must still agree with what was read.
         moved = rms(coordinates - read.coordinates) / scale
-        better = (error < read.sample_error) & (moved <= NOTHING * read.sample_error)
+        better = (error < read.sample_error) & (moved <= HOLDS * read.sample_error)
         shift = rms(coordinates - peeled.coordinates) / scale
         peeled = replace(
             peeled,
@@ -143,10 +146,10 @@ def refine(
     off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
     kink = peeled.kink.square().sum(0)
     # What explained neurons are off by measures the errors of all of them.
-    unit = min(1.0, _HONEST * fit.unit)
+    unit = min(1.0, _WARY * fit.unit)
     bias_error = (unit**2 * (sent.bias_error.square() + off) + kink).sqrt()
     apart = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
-    joint = _HONEST * fit.error_of(torch.where(better[:, None], c, 0.0))
+    joint = _WARY * fit.error_of(torch.where(better[:, None], c, 0.0))
     row_error = (bias_error.square() + apart + joint.square()).sqrt()
     stands_out = c.abs() > STANDS_OUT * row_error
     confirmations = (stands_out & fit.surplus).sum(1)

@@ -13,6 +13,7 @@ __all__ = [
     "CONFIRMS",
     "COPY",
     "EXACT",
+    "HOLDS",
     "KINK",
     "LOOSEST",
     "MERGE",
@@ -77,5 +78,8 @@ MOST_TRACE = 3e-3
 COPY = 1e-3
 """How near to a whole number of copies a weight must be to be that of copies."""
 
-STATED = 3.0
+HOLDS = 3.0
+"""How many times its estimate the error of a sample is taken to be at most."""
+
+STATED = 5.0
 """How many times its estimate a sample's error is stated to be, so that it holds."""
