@@ -46,6 +46,7 @@ def close(
     trace: tuple[Round, ...],
     everywhere: Evidence,
     vague: bool,
+    ambiguous: set[int],
 ) -> Recovery:
     """Tell what a cascade has found.
 
@@ -63,10 +64,15 @@ def close(
         trace: the rounds.
         everywhere: evidence that all samples have.
         vague: something was too inexact to be certified.
+        ambiguous: sources of samples that the structure cannot tell from mixtures after all.
     """
     rows = ledger.rows()
     # Nobody is reported who is still on trial.
     kept = _agrees(rows, target, ledger, residual) & (ledger.chances <= CHANCE)
+    alone = [Evidence.BIAS not in kind for kind in ledger.evidence]
+    doubted = torch.tensor([source in ambiguous for source in ledger.sources.tolist()])
+    if len(ledger):
+        kept &= ~(torch.tensor(alone) & doubted)
     samples = target.front.invert(rows[kept], sample_shape)
     counts = ledger.peeled.counts[kept].long()
     places = kept.nonzero()[:, 0].tolist()

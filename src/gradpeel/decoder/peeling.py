@@ -25,6 +25,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor, nn
 
+from gradpeel.decoder.alike import fire_alike
 from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.batch_size import Vote, vote
 from gradpeel.decoder.candidates import Candidates, gather
@@ -183,6 +184,7 @@ class Peeling:
         self._refined_at = 0
         self._confirmations = torch.zeros(0, dtype=torch.long)
         self._refuted: set[int] = set()
+        self._ambiguous: set[int] = set()
         self._trusted = self._ledger.values()
         self._vague = False
         self.tried = 0
@@ -347,7 +349,7 @@ class Peeling:
     def _by_structure(self, candidates: Candidates, stage: Stage, residual: Residual) -> Verdicts:
         """Judge the candidates by the column space of the update."""
         tail = self._target.tail
-        return certify_by_structure(
+        verdicts = certify_by_structure(
             candidates,
             residual,
             self._structure,
@@ -356,6 +358,13 @@ class Peeling:
             steady=tail.next_layer is not None or tail.unknown is None,
             trace=self._trace_allowed(stage),
         )
+        # What several neurons hand out is somebody, or a mixture of samples that fire alike.
+        several = torch.bincount(candidates.pairs[0], minlength=len(candidates)) > 1
+        seen = verdicts.accepted | several
+        alike = fire_alike(verdicts.peeled.pick(seen), self._ledger.peeled, residual.scale)
+        self._ambiguous.update(self._ledger.sources[alike.known].tolist())
+        unlike = torch.ones_like(seen).masked_scatter(seen, ~alike.new)
+        return replace(verdicts, accepted=verdicts.accepted & unlike)
 
     def _trace_allowed(self, stage: Stage) -> float:
         """How much of another sample may be left in one that the structure certifies."""
@@ -518,6 +527,7 @@ class Peeling:
             trace=tuple(self._trace),
             everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
             vague=self._vague,
+            ambiguous=self._ambiguous,
         )
 
 

@@ -112,6 +112,8 @@ def refine(
         layer=layer,
         structure=structure,
     )
+    # Errors of samples that are not simulated are known less well.
+    apart = NOTHING if backward is None else HOLDS
     peeled, doubt = read, residual.row_error
     for _ in range(_STEPS):
         peeled = sense(peeled)
@@ -129,7 +131,7 @@ def refine(
         error = _HONEST * fit.error / solution[:, -1].abs() + residual.resolution
         # A fit that is more exact must still agree with what was read.
         moved = rms(coordinates - read.coordinates) / scale
-        better = (error < read.sample_error) & (moved <= HOLDS * read.sample_error)
+        better = (error < read.sample_error) & (moved <= apart * read.sample_error)
         shift = rms(coordinates - peeled.coordinates) / scale
         peeled = replace(
             peeled,
@@ -148,9 +150,9 @@ def refine(
     # What explained neurons are off by measures the errors of all of them.
     unit = min(1.0, _WARY * fit.unit)
     bias_error = (unit**2 * (sent.bias_error.square() + off) + kink).sqrt()
-    apart = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
+    alone = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
     joint = _WARY * fit.error_of(torch.where(better[:, None], c, 0.0))
-    row_error = (bias_error.square() + apart + joint.square()).sqrt()
+    row_error = (bias_error.square() + alone + joint.square()).sqrt()
     stands_out = c.abs() > STANDS_OUT * row_error
     confirmations = (stands_out & fit.surplus).sum(1)
     return Refined(peeled, better, confirmations, fit, bias_error, row_error)

@@ -1,0 +1,60 @@
+"""Samples that fire exactly the same neurons, which the structure cannot tell from their mixtures.
+
+Their sensitivities vanish at the same neurons, so that all combinations of them lie in the column
+space of the update as they do themselves. What gives them away: as soon as no other sample is left
+at their neurons, each of these hands out another mixture, and all fire alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.tolerances import SLACK
+
+__all__ = ["Alike", "fire_alike"]
+
+_SAME = 1e-4
+"""Readings this near to each other are of one sample, however exact they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """Who fires exactly as somebody else does.
+
+    Attributes:
+        new: (n,) which of the new samples.
+        known: (m,) which of the known ones.
+    """
+
+    new: Tensor
+    known: Tensor
+
+
+def fire_alike(new: Peeled, known: Peeled, scale: float) -> Alike:
+    """Find samples that fire the same neurons as another, but are not the same.
+
+    Args:
+        new: samples about to be accepted.
+        known: samples accepted before.
+        scale: typical size of a sample's coordinates.
+    """
+    everybody = known.join(new)
+    alike = torch.zeros(len(everybody), dtype=torch.bool)
+    for group in _groups(everybody.activations > 0):
+        vectors, error = everybody.coordinates[group], everybody.sample_error[group]
+        apart = torch.cdist(vectors, vectors) / max(vectors.shape[1], 1) ** 0.5
+        different = apart > torch.clamp(SLACK * error, min=_SAME) * scale
+        alike[group] = different.any(1)
+    return Alike(new=alike[len(known) :], known=alike[: len(known)])
+
+
+def _groups(fires: Tensor) -> list[Tensor]:
+    """Indices of rows that are equal, for every row that occurs more than once."""
+    found: dict[bytes, list[int]] = {}
+    for i, row in enumerate(fires.numpy()):
+        found.setdefault(row.tobytes(), []).append(i)
+    return [torch.tensor(group) for group in found.values() if len(group) > 1]
