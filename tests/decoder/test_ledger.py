@@ -306,3 +306,33 @@ def test_struck_out_samples_leave_no_trace(features: int) -> None:
     assert torch.equal(ledger.peeled.sensitivities, book.peeled.sensitivities[book.order][kept])
     # What is left keeps its numbers: they are not solved for again.
     assert torch.equal(ledger.rows(), samples[kept])
+
+
+@BOTH_SPACES
+def test_earlier_samples_are_put_back_to_what_was_known_of_them(features: int) -> None:
+    book = books(features)
+    book.enter(1)
+    first = len(book.ledger)
+    trusted = book.ledger.values()
+    rows = book.ledger.rows().clone()
+    for number in range(2, book.round.exposure.rounds_count + 1):
+        book.enter(number)
+    later = book.ledger.rows()[first:].clone()
+    assert len(later)
+    # Something spoils them all.
+    peeled = book.ledger.peeled
+    book.ledger.peeled = replace(peeled, coordinates=peeled.coordinates + 1.0)
+    book.ledger.revert(trusted)
+    assert torch.equal(book.ledger.peeled.coordinates[:first], trusted[0].coordinates)
+    assert torch.equal(book.ledger.peeled.coordinates[first:], peeled.coordinates[first:] + 1.0)
+    assert torch.equal(book.ledger.rows()[:first], rows)
+    assert torch.equal(book.ledger.rows()[first:], later)
+
+
+def test_numbers_are_those_the_candidate_was_read_with() -> None:
+    # Whatever the sensitivities at the neurons where samples were read are computed to be.
+    book = books(12)
+    book.enter(1)
+    peeled = book.ledger.peeled
+    book.ledger.peeled = replace(peeled, sensitivities=peeled.sensitivities * 1.1)
+    torch.testing.assert_close(book.ledger.rows(), peeled.coordinates)

@@ -188,3 +188,29 @@ def test_where_nothing_could_confirm_it_nothing_is_tried(
     else:
         recovery = peel(round_.model, round_.update)
     assert sample not in recovered(recovery, round_)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_what_wrong_samples_did_to_others_is_taken_back(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    round_ = layered(seed)
+    plain = peel(round_.model, round_.update)
+    doubt(monkeypatch, read_from(mixtures(round_)), 1e-6)
+    refine, spoilt = Peeling._refine, []
+
+    def spoiling(self: Peeling, **named: bool) -> bool:
+        done = refine(self, **named)
+        ledger = self._ledger
+        if bool((ledger.chances > CHANCE).any()):
+            coordinates = ledger.peeled.coordinates.clone()
+            coordinates[0] += 1.0
+            ledger.peeled = replace(ledger.peeled, coordinates=coordinates)
+            spoilt.append(len(ledger))
+        return done
+
+    monkeypatch.setattr(Peeling, "_refine", spoiling)
+    recovery = peel(round_.model, round_.update)
+    assert spoilt
+    assert -1 not in truths_of(recovery.samples, round_.x)
+    assert set(plain.sources.tolist()) <= set(recovery.sources.tolist())
