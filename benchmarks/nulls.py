@@ -21,7 +21,7 @@ from gradpeel.datasets import draw_batch
 from gradpeel.designs import PAPER_METHODS, Layer
 from gradpeel.exposure import exposure
 from gradpeel.networks import mlp, mlp_from_state
-from gradpeel.scoring import sensitivities
+from gradpeel.signals import sensitivities
 from gradpeel.update import norm
 
 __all__ = ["KINDS", "Null", "Scene", "draw"]

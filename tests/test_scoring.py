@@ -24,9 +24,8 @@ from gradpeel.scoring import (
     Score,
     explain,
     score,
-    sensitivities,
-    signals,
 )
+from gradpeel.signals import sensitivities, signals
 from gradpeel.target import Target, split
 from support import SmallRound, make_batch, make_model, make_round
 

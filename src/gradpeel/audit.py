@@ -38,7 +38,8 @@ from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.noise import with_noise
-from gradpeel.scoring import Outcome, Score, explain, score, sensitivities, signals
+from gradpeel.scoring import Outcome, Score, explain, score
+from gradpeel.signals import sensitivities, signals
 from gradpeel.target import Target, split, with_first_layer
 from gradpeel.update import Reduction, Update
 

@@ -33,8 +33,7 @@ from torch import Tensor
 
 from gradpeel.decoder.recovery import Recovery
 from gradpeel.exposure import Exposure
-from gradpeel.losses import CrossEntropy, Loss
-from gradpeel.target import Target
+from gradpeel.signals import distinct_marks
 
 __all__ = [
     "ESTIMATE_FACTOR",
@@ -44,8 +43,6 @@ __all__ = [
     "Score",
     "explain",
     "score",
-    "sensitivities",
-    "signals",
 ]
 
 RIGHT = 0.01
@@ -61,8 +58,8 @@ class Outcome(StrEnum):
 
     RECOVERED = "recovered"
     ROUGH = "certified, but too far off to count as recovered"
-    FAINT = "gradient too small to be certified in this dtype"
-    COARSE = "the dtype has fewer digits than a certificate needs"
+    FAINT = "gradient too small to stand out of the update's roundings or noise"
+    COARSE = "roundings or noise leave fewer digits than a certificate needs"
     INEXACT = "what the cascade leaves of it is too inexact to prove"
     HIDDEN = "within reach only behind another sample that was not recovered"
     MISSED = "missed although peeling the activation grid reaches it"
@@ -267,119 +264,6 @@ def _why_missing(strength: float, needed: float) -> Outcome:
     return Outcome.FAINT if strength < needed else Outcome.MISSED
 
 
-def signals(
-    target: Target,
-    x: Tensor,
-    y: Tensor,
-    exposure: Exposure,
-    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
-) -> Tensor:
-    """How strongly each sample stands out where peeling would read it.
-
-    A sample is read from a neuron that it shares only with samples peeled before it. Its share of
-    what was summed up there, |c_i| / sum |c|, is all that arithmetic leaves of it: below the
-    resolution of the update's dtype the sample is not in the update, whatever the grid says. The
-    same goes for 1 - p_y of a certain prediction, which the client computes by subtracting from 1.
-    The copies of a sample are read as one, from the sum of their c.
-
-    Args:
-        target: the target, in float64.
-        x: (batch, *sample_shape) the true samples.
-        y: what the loss compares with: (batch,) labels for the cross-entropy.
-        exposure: the batch's activation grid, peeled.
-        loss: what the client minimises.
-
-    Returns:
-        (batch,) the largest such share over the neurons that come to isolate the sample, or 1 - p_y
-        if that is smaller; 0 for samples that peeling does not reach; NaN for all samples if the
-        tail cannot be simulated.
-
-    Example:
-        >>> import gradpeel as gp
-        >>> _ = torch.manual_seed(0)
-        >>> model = torch.nn.Sequential(
-        ...     torch.nn.Linear(6, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2)
-        ... ).double()
-        >>> x, y = torch.rand(4, 6), torch.tensor([0, 1, 1, 0])
-        >>> strength = signals(gp.split(model), x, y, gp.exposure(model, x))
-        >>> bool((strength > 0.01).all())
-        True
-    """
-    c, margin = _simulated(target, x, y, exposure, loss)
-    share = _summed(c, exposure).abs() / c.abs().sum(1, keepdim=True).clamp(min=_TINY)
-    # A neuron comes to isolate the sample that falls last of those that fire it, if it falls alone.
-    never = len(x) + 1
-    order = torch.where(exposure.reached, exposure.rounds, never) * exposure.grid
-    last = order.amax(1, keepdim=True)
-    isolates = exposure.grid & (order == last) & (last < never)
-    isolates &= _count(isolates, exposure) == 1
-    strongest: Tensor = (share * isolates).amax(0)
-    return torch.minimum(strongest, margin)
-
-
-def sensitivities(
-    target: Target,
-    x: Tensor,
-    y: Tensor,
-    exposure: Exposure,
-    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
-) -> tuple[Tensor, Tensor]:
-    """How much each sample, with its copies, adds at each neuron, for a loss summed over the batch.
-
-    Args:
-        target: the target, in float64.
-        x: (batch, *sample_shape) the true samples.
-        y: what the loss compares with: (batch,) labels for the cross-entropy.
-        exposure: the batch's activation grid.
-        loss: what the client minimises.
-
-    Returns:
-        (neurons, batch) |c|, and (batch,) the size of the loss gradient at the outputs, relative to
-        the size at which the client rounds it. All of it NaN if the tail cannot be simulated.
-    """
-    c, margin = _simulated(target, x, y, exposure, loss)
-    return _summed(c, exposure).abs(), margin
-
-
-def _simulated(
-    target: Target, x: Tensor, y: Tensor, exposure: Exposure, loss: Loss
-) -> tuple[Tensor, Tensor]:
-    """(neurons, batch) c of every single sample, and (batch,) margins, copies taken together."""
-    if target.tail.unknown is not None:
-        nowhere = torch.full(exposure.grid.shape, torch.nan, dtype=torch.float64)
-        return nowhere, nowhere.new_full((len(x),), torch.nan)
-    activations = target.pre_activations(target.front(x.double())).relu()
-    outputs, pull = torch.func.vjp(target.tail, activations)[:2]
-    if isinstance(loss, CrossEntropy):
-        # Keeps the digits of 1 - p_y, which autograd loses.
-        gradient = loss.gradient(outputs, y.long())
-        asked = loss.targets(outputs.shape[1])[y.long()].sum(1, keepdim=True)
-    else:
-        gradient = _gradient(loss, outputs, y)
-        asked = gradient - _gradient(loss, outputs, torch.zeros_like(y))
-    # The client subtracts what is asked of the outputs, so it rounds at that size, however little
-    # is left.
-    left, taken = (_summed(part.T, exposure).abs().amax(0) for part in (gradient, asked))
-    return pull(gradient)[0].T * exposure.grid, left / taken.clamp(min=_TINY)
-
-
-def _gradient(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
-    """(n, outputs) gradient of each sample's loss at its outputs."""
-    gradient: Tensor = torch.func.grad(lambda free: loss.total(free, y))(outputs)
-    return gradient
-
-
-def _summed(columns: Tensor, exposure: Exposure) -> Tensor:
-    """Give each sample's column, (anything, batch), the sum over all copies of the sample."""
-    sums = torch.zeros_like(columns).index_add_(1, exposure.copies, columns)
-    return sums[:, exposure.copies]
-
-
-def _count(marks: Tensor, exposure: Exposure) -> Tensor:
-    """(neurons, 1) how many distinct samples are marked, from (neurons, batch) of bool."""
-    return marks.T[exposure.distinct].sum(0)[:, None]
-
-
 def explain(
     found: Score, exposure: Exposure, sensitivities: Tensor, errors: Tensor, *, enough: float
 ) -> Score:
@@ -399,7 +283,7 @@ def explain(
     """
     certified = {Outcome.RECOVERED, Outcome.ROUGH}
     left = exposure.grid & torch.tensor([outcome not in certified for outcome in found.outcomes])
-    alone = left & (_count(left, exposure) == 1)
+    alone = left & (distinct_marks(left, exposure) == 1)
     clearest = (sensitivities * alone / errors[:, None].clamp(min=_TINY)).amax(0)
     outcomes = list(found.outcomes)
     for i, outcome in enumerate(outcomes):

@@ -29,7 +29,7 @@ from benchmarks.soundness import (
 )
 from gradpeel.exposure import exposure
 from gradpeel.networks import mlp
-from gradpeel.scoring import sensitivities
+from gradpeel.signals import sensitivities
 from gradpeel.update import norm
 
 NEURONS = 120

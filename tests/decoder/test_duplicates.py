@@ -13,7 +13,7 @@ from torch import Tensor
 from gradpeel.decoder import Recovery, peel
 from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy
-from gradpeel.scoring import signals
+from gradpeel.signals import signals
 from gradpeel.target import split
 from support import SmallRound, make_batch, make_model, recovered, round_of, truths_of
 

@@ -19,7 +19,7 @@ from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, peel
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.networks import mlp
-from gradpeel.scoring import signals
+from gradpeel.signals import signals
 from gradpeel.update import Update
 from support import SmallRound, make_batch, make_model, make_round, recovered, truths_of
 

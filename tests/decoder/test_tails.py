@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.decoder import peel
-from gradpeel.scoring import signals
+from gradpeel.signals import signals
 from gradpeel.target import split
 from support import SmallRound, make_batch, make_model, make_round, recovered, round_of
 

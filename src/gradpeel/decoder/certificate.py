@@ -19,12 +19,13 @@ Formal guarantees, for an accepted candidate read from neuron j:
 - Support. It has no sensitivity above the error at a neuron whose residual is already zero.
 - Weight of evidence. The chance that a mixture would satisfy these equations as well as it does is
   at most CHANCE: the number of labels tried times the product of the relative mismatches, entries
-  too small to tell counting for nothing. Where that is not enough, its sensitivities must lie in
-  the column space of the update (see `gradpeel.decoder.structure`).
+  too small to tell counting for nothing, and further neurons no more than loss gradients can be
+  told apart. Where that is not enough, its sensitivities must lie in the column space of the update
+  (see `gradpeel.decoder.structure`).
 - Response. Equations count only as far as the loss gradient responds to the candidate.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
   the update, nearer than LARGEST of what random ones would, in so many equations that the chance is
-  at most CHANCE.
+  at most CHANCE; and no other candidate fires exactly the same neurons.
 - Exactness. Its error, corrected by how well the equations hold, is at most EXACT.
 - Relativity. Multiplying the whole update by a constant, together with the loss, changes no
   verdict.
