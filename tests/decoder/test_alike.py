@@ -38,11 +38,14 @@ def test_who_fires_alike() -> None:
     # The same sample again is no other one,
     again = replace(some, coordinates=some.coordinates * (1 + 1e-6))
     assert not bool(fire_alike(again, some, residual.scale).known.any())
-    # nor one that is as far from it as its error,
+    # nor one that is as far from it as the error of either,
     vague = replace(
         again, coordinates=some.coordinates * 1.01, sample_error=some.sample_error + 1e-2
     )
-    assert not bool(fire_alike(vague, vague.pick(torch.arange(0)), residual.scale).new.any())
+    for one, other in ((vague, some), (some, vague)):
+        alike = fire_alike(one, other, residual.scale)
+        assert not bool(alike.new.any())
+        assert not bool(alike.known.any())
     # but another one with its firing pattern is.
     other = replace(some, coordinates=some.coordinates.roll(1, 0)).pick(torch.tensor([0, 2]))
     alike = fire_alike(rest.join(other), some, residual.scale)

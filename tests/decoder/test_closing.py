@@ -140,7 +140,7 @@ def test_in_plain_values(crowd: SmallRound) -> None:
     assert sum(step.certified for step in recovery.trace) == len(recovery) == 7
     assert values["rounds"] == recovery.cascade_length == len(recovery.trace)
     assert values["evidence"] == {
-        "bias equation": 4,
+        "bias equation": 7,
         "next layer": 7,
         "structure": 3,
         "data range": 7,

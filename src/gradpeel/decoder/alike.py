@@ -2,7 +2,8 @@
 
 Their sensitivities vanish at the same neurons, so that all combinations of them lie in the column
 space of the update as they do themselves. What gives them away: as soon as no other sample is left
-at their neurons, each of these hands out another mixture, and all fire alike.
+at their neurons, each of these hands out another mixture, and all fire alike. For the same reason a
+reading that fires as a known sample does is never somebody new.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ class Alike:
     """Who fires exactly as somebody else does.
 
     Attributes:
-        new: (n,) which of the new samples.
-        known: (m,) which of the known ones.
+        new: (n,) which of the new samples do as one that is not the same.
+        again: (n,) which of them do as a known one, or one before them.
+        known: (m,) which of the known ones do as one that is not the same.
     """
 
     new: Tensor
+    again: Tensor
     known: Tensor
 
 
@@ -44,12 +47,16 @@ def fire_alike(new: Peeled, known: Peeled, scale: float) -> Alike:
     """
     everybody = known.join(new)
     alike = torch.zeros(len(everybody), dtype=torch.bool)
+    again = torch.zeros_like(alike)
     for group in _groups(everybody.activations > 0):
         vectors, error = everybody.coordinates[group], everybody.sample_error[group]
         apart = torch.cdist(vectors, vectors) / max(vectors.shape[1], 1) ** 0.5
-        different = apart > torch.clamp(SLACK * error, min=_SAME) * scale
+        both = torch.maximum(error[:, None], error)
+        different = apart > torch.clamp(SLACK * both, min=_SAME) * scale
         alike[group] = different.any(1)
-    return Alike(new=alike[len(known) :], known=alike[: len(known)])
+        again[group[1:]] = True
+    first = len(known)
+    return Alike(new=alike[first:], again=again[first:], known=alike[:first])
 
 
 def _groups(fires: Tensor) -> list[Tensor]:

@@ -17,7 +17,7 @@ from gradpeel.decoder.tolerances import MERGE
 __all__ = ["Candidates", "gather"]
 
 _PASSES = 8
-"""How many different vectors that lie next to each other along the direction are told apart."""
+"""Groups found among rows that lie next to each other along the direction; others stay unmerged."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ Formal guarantees, for an accepted candidate read from neuron j:
 - Response. Equations count only as far as the loss gradient responds to the candidate.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
   the update, nearer than LARGEST of what random ones would, in so many equations that the chance is
-  at most CHANCE; and no other candidate fires exactly the same neurons.
+  at most CHANCE.
 - Exactness. Its error, corrected by how well the equations hold, is at most EXACT.
 - Relativity. Multiplying the whole update by a constant, together with the loss, changes no
   verdict.
@@ -34,10 +34,11 @@ When a cascade has stalled the loop asks once more, not strictly: then mismatche
 next-layer equations up to half the digits of the update are accepted too, as a trace of a sample
 with next to no gradient; all else holds. At the very end one candidate at a time may be subtracted
 on trial whose evidence falls short of CHANCE but not of SPECULATIVE: it stays only if what follows
-from it makes up for that (see `gradpeel.decoder.ledger.Ledger.followers`). The loop adds three
-guarantees: no sample is accepted twice, none outside a declared data range, and none whose numbers
-are not those it was certified by. What is not promised: a sample that does not come back is not
-thereby safe.
+from it makes up for that (see `gradpeel.decoder.ledger.Ledger.followers`). The loop adds four
+guarantees: no sample is accepted twice, none outside a declared data range, none whose numbers are
+not those it was certified by, and none by its structure that fires exactly the same neurons as
+another that was certified or that several neurons hand out. What is not promised: a sample that
+does not come back is not thereby safe.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ def certify_by_tail(
         tests.append(_next_layer(candidates, residual, activations, simulated.v, allowed))
         parallel = tests[1].chance
     else:
-        parallel = _luck(simulated.gradient.abs(), bias.mismatch * simulated.margin).prod(1)
+        gap = bias.mismatch.clamp(min=residual.resolution) * simulated.margin
+        parallel = _luck(simulated.gradient.abs(), gap).prod(1)
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
     chance = tried * torch.stack([test.chance for test in tests]).prod(0)

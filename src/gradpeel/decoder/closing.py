@@ -77,6 +77,11 @@ def close(
     counts = ledger.peeled.counts[kept].long()
     places = kept.nonzero()[:, 0].tolist()
     labelled = counts.sum(1) > 0
+    if not bool(kept.all()):
+        # What was withdrawn is not explained.
+        residual = residual.clone()
+        residual.restore()
+        residual.subtract(ledger.peeled.pick(kept))
     if backward is not None and bool(labelled.all()):
         gap, mismatch = _check(
             model, update, samples, counts, backward=backward, target=target, quiet=residual.quiet

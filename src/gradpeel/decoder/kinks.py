@@ -8,7 +8,7 @@ nothing, or something that is certified, and the other does not, that one is wha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -30,16 +30,18 @@ class _Kinks:
         samples: (m,) which sample.
         neurons: (m,) at which neuron; none occurs twice.
         parts: (m,) its sensitivity there, if it fires.
+        doubt: (m,) what of the neuron's error is due to it.
         fires: (m,) whether it is thought to.
     """
 
     samples: Tensor
     neurons: Tensor
     parts: Tensor
+    doubt: Tensor
     fires: Tensor
 
     def pick(self, mask: Tensor) -> _Kinks:
-        return _Kinks(self.samples[mask], self.neurons[mask], self.parts[mask], self.fires[mask])
+        return _Kinks(*(getattr(self, field.name)[mask] for field in fields(self)))
 
 
 def tell_kinks(peeled: Peeled, residual: Residual, isolates: Isolates) -> Peeled | None:
@@ -83,11 +85,12 @@ def _alone(peeled: Peeled) -> _Kinks:
     """Doubts at neurons where there is one only."""
     doubt = peeled.kink != 0
     samples, neurons = (doubt & (doubt.sum(0) == 1)).nonzero(as_tuple=True)
-    fires = peeled.sensitivities[samples, neurons] != 0
-    return _Kinks(samples, neurons, peeled.kink[samples, neurons], fires)
+    taken, kink = peeled.sensitivities[samples, neurons], peeled.kink[samples, neurons]
+    fires = taken != 0
+    return _Kinks(samples, neurons, torch.where(fires, taken, kink), kink, fires)
 
 
 def _suppose(residual: Residual, kinks: _Kinks, coordinates: Tensor, *, turned: Tensor) -> None:
     """Take it that samples fire as they are thought to, or where `turned` the other way round."""
     back = torch.where(kinks.fires, kinks.parts, -kinks.parts) * turned
-    residual.settle_doubt(kinks.neurons, kinks.parts, back, coordinates[kinks.samples])
+    residual.settle_doubt(kinks.neurons, kinks.doubt, back, coordinates[kinks.samples])

@@ -75,11 +75,12 @@ class Ledger:
 
     def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
         """(n,) mask: which of these candidates are a sample that is in the ledger already."""
-        return self._agree(coordinates, self.peeled.coordinates, error).any(1)
+        known = self.peeled
+        return self._agree(coordinates, error, known.coordinates, known.sample_error).any(1)
 
     def distinct(self, coordinates: Tensor, error: Tensor) -> Tensor:
         """(n,) mask that keeps the first of candidates that are the same sample."""
-        return ~self._agree(coordinates, coordinates, error).tril(-1).any(1)
+        return ~self._agree(coordinates, error, coordinates, error).tril(-1).any(1)
 
     def add(
         self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor, own: Tensor, number: int
@@ -194,16 +195,17 @@ class Ledger:
             known -= self.peeled.sensitivities[:, neurons].T @ self.rows()
         return known / own[:, None]
 
-    def _agree(self, these: Tensor, those: Tensor, error: Tensor) -> Tensor:
-        """(n, m) mask of pairs whose root-mean-square distance is within the error of the first."""
-        # Different samples may be alike: a vague one is not taken for all that it might be.
-        far = torch.clamp(SLACK * error, max=_ALIKE)
-        tolerance = torch.maximum(far, NOTHING * error).clamp(min=SAME) * self._scale
+    def _agree(self, these: Tensor, error: Tensor, those: Tensor, other: Tensor) -> Tensor:
+        """(n, m) mask of pairs whose root-mean-square distance is within their errors."""
+        both = torch.maximum(error[:, None], other)
+        # A vague reading would pass for many samples.
+        far = torch.clamp(SLACK * both, max=_ALIKE)
+        tolerance = torch.maximum(far, NOTHING * both).clamp(min=SAME) * self._scale
         width = these.shape[1] ** 0.5
         # Along a unit direction vectors are no farther apart than they are: most pairs end here.
         along = these @ self._direction, those @ self._direction
-        agree: Tensor = (along[0][:, None] - along[1]).abs() <= width * tolerance[:, None]
+        agree: Tensor = (along[0][:, None] - along[1]).abs() <= width * tolerance
         first, second = agree.nonzero(as_tuple=True)
         apart = (these[first] - those[second]).norm(dim=1)
-        agree[first, second] = apart <= width * tolerance[first]
+        agree[first, second] = apart <= width * tolerance[first, second]
         return agree

@@ -45,6 +45,7 @@ from gradpeel.decoder.tolerances import (
     CONFIRMS,
     COPY,
     MOST_TRACE,
+    NOTHING,
     SLACK,
     SPECULATIVE,
     WORN,
@@ -200,24 +201,19 @@ class Peeling:
         self._structure.watch(candidates.pre_activations > 0)
         self._learn_share(candidates)
         touched, stage = everywhere, Stage.STRICT
-        while ledger.copies < (self._batch_size or len(everywhere)):
+        while True:
+            if ledger.copies >= (self._batch_size or len(everywhere)):
+                if not self._settle_speculations():
+                    break
+                touched = everywhere
             candidates, verdicts = self._certify(gather(residual, touched, self._direction), stage)
             chosen = self._choose(candidates, verdicts, speculate=stage is Stage.SPECULATIVE)
             self._vague |= bool(verdicts.vague.any())
             if not len(chosen):
-                touched = everywhere
-                # Stalled. What is known can be made more exact, and then fainter samples show.
-                inexact = self._vague or self._hides_something()
-                if stage is Stage.STRICT and inexact and self._refine():
-                    self._vague = False
-                elif stage is Stage.STRICT and self._tell_kinks():
-                    pass
-                elif stage < self._last_stage:
-                    stage = Stage(stage + 1)
-                elif self._settle_speculations():
-                    stage = Stage.STRICT
-                else:
+                touched, harder = everywhere, self._after_a_stall(stage)
+                if harder is None:
                     break
+                stage = harder
                 continue
             if stage is Stage.SPECULATIVE and not self._on_trial:
                 self._trusted = ledger.values()
@@ -242,9 +238,21 @@ class Peeling:
             worn = WORN if self._backward is not None else WORN_MEASURED
             if float(peeled.sample_error.max()) > worn and self._refine():
                 touched = everywhere
-        self._settle_speculations()
         if len(ledger) and float(ledger.peeled.sample_error.max()) > math.sqrt(residual.resolution):
             self._refine()
+
+    def _after_a_stall(self, stage: Stage) -> Stage | None:
+        """How hard to look now that nobody new was found; None if all was tried."""
+        if stage is Stage.STRICT:
+            # What is known can be made more exact, and then fainter samples show.
+            if (self._vague or self._hides_something()) and self._refine():
+                self._vague = False
+                return stage
+            if self._tell_kinks():
+                return stage
+        if stage < self._last_stage:
+            return Stage(stage + 1)
+        return Stage.STRICT if self._settle_speculations() else None
 
     @property
     def _last_stage(self) -> Stage:
@@ -344,7 +352,8 @@ class Peeling:
             counts=counts[known],
         ).sound
         peeled = replace(verdicts.peeled, counts=counts[known])
-        return candidates, replace(verdicts, accepted=explained, peeled=peeled)
+        evidence = tuple(kind | Evidence.BIAS for kind in verdicts.evidence)
+        return candidates, replace(verdicts, accepted=explained, peeled=peeled, evidence=evidence)
 
     def _by_structure(self, candidates: Candidates, stage: Stage, residual: Residual) -> Verdicts:
         """Judge the candidates by the column space of the update."""
@@ -358,13 +367,16 @@ class Peeling:
             steady=tail.next_layer is not None or tail.unknown is None,
             trace=self._trace_allowed(stage),
         )
-        # What several neurons hand out is somebody, or a mixture of samples that fire alike.
+        # A vector that several neurons hand out is a sample, or a mixture of some that fire alike.
         several = torch.bincount(candidates.pairs[0], minlength=len(candidates)) > 1
         seen = verdicts.accepted | several
-        alike = fire_alike(verdicts.peeled.pick(seen), self._ledger.peeled, residual.scale)
-        self._ambiguous.update(self._ledger.sources[alike.known].tolist())
-        unlike = torch.ones_like(seen).masked_scatter(seen, ~alike.new)
-        return replace(verdicts, accepted=verdicts.accepted & unlike)
+        known = self._ledger.peeled
+        alike = fire_alike(verdicts.peeled.pick(seen), known, residual.scale)
+        if residual is self._residual and not self._on_trial:
+            self._ambiguous.update(self._ledger.sources[alike.known].tolist())
+        accepted = verdicts.accepted.masked_scatter(seen, verdicts.accepted[seen] & ~alike.new)
+        again = fire_alike(verdicts.peeled.pick(accepted), known, residual.scale).again
+        return replace(verdicts, accepted=accepted.masked_scatter(accepted, ~again))
 
     def _trace_allowed(self, stage: Stage) -> float:
         """How much of another sample may be left in one that the structure certifies."""
@@ -392,7 +404,7 @@ class Peeling:
         """Whether some neuron's residual is more than its error, but not enough to be read."""
         residual = self._residual
         size = residual.bias.abs()
-        hidden = (size > SLACK * residual.bias_error) & (size <= CLEAR * residual.row_error)
+        hidden = (size > NOTHING * residual.bias_error) & (size <= CLEAR * residual.row_error)
         return bool(hidden.any())
 
     def _refine(self, *, again: bool = False) -> bool:
@@ -423,6 +435,8 @@ class Peeling:
 
     def _tell_kinks(self) -> bool:
         """Find out where samples at a kink fire; says whether anything was found out."""
+        # What is subtracted on trial may be wrong; and without v nobody knows what a silent sample
+        # would add.
         if self._on_trial or (self._backward is None and not self._residual.has_next):
             return False
         told = tell_kinks(self._ledger.peeled, self._residual, self._isolating)
@@ -436,10 +450,10 @@ class Peeling:
         """(neurons,) which of some neurons hand out a new sample that is certified."""
         candidates = gather(residual, among, self._direction)
         candidates, verdicts = self._certify(candidates, Stage.STRICT, residual)
-        chosen = self._choose(candidates, verdicts, speculate=False)
+        new = self._new(candidates, verdicts, verdicts.accepted.nonzero()[:, 0])
+        row, column = candidates.pairs
         isolating = torch.zeros_like(among)
-        for i in chosen.tolist():
-            isolating[list(candidates.isolating(i))] = True
+        isolating[column[torch.isin(row, new)]] = True
         return isolating
 
     def _settle_speculations(self) -> bool:
@@ -464,6 +478,7 @@ class Peeling:
         ledger.revert(self._trusted)
         residual.restore()
         residual.subtract(ledger.peeled)
+        self._refined_at = 0
         if len(ledger):
             self._refine(again=True)
         return True
@@ -484,14 +499,12 @@ class Peeling:
         ledger = self._ledger
         chosen = verdicts.accepted.nonzero()[:, 0]
         if speculate and not len(chosen) and len(candidates):
-            refuted = torch.tensor([n in self._refuted for n in candidates.neurons.tolist()])
-            chance = torch.where(verdicts.sound & ~refuted, verdicts.chance, torch.inf)
+            tried = self._refuted | set(ledger.sources[ledger.chances > CHANCE].tolist())
+            open_ = torch.tensor([n not in tried for n in candidates.neurons.tolist()])
+            chance = torch.where(verdicts.sound & open_, verdicts.chance, torch.inf)
             best = chance.argmin()
             chosen = best[None] if float(chance[best]) <= SPECULATIVE else chosen
-        # Two readings are the same sample if they agree as far as either can be trusted.
-        trusted = torch.maximum(verdicts.peeled.sample_error, verdicts.mismatch)
-        chosen = chosen[~ledger.knows(candidates.coordinates[chosen], trusted[chosen])]
-        chosen = chosen[ledger.distinct(candidates.coordinates[chosen], trusted[chosen])]
+        chosen = self._new(candidates, verdicts, chosen)
         if self._range is not None:
             own = self._residual.bias[candidates.neurons[chosen]]
             rows = ledger.read(candidates, chosen, own)
@@ -499,6 +512,14 @@ class Peeling:
         if self._batch_size is None:
             return chosen
         return chosen[: self._batch_size - ledger.copies]
+
+    def _new(self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor) -> Tensor:
+        """Those of the chosen candidates that are nobody known, each once."""
+        # Two readings are the same sample if they agree as far as either can be trusted.
+        trusted = torch.maximum(verdicts.peeled.sample_error, verdicts.mismatch)
+        coordinates, ledger = candidates.coordinates, self._ledger
+        chosen = chosen[~ledger.knows(coordinates[chosen], trusted[chosen])]
+        return chosen[ledger.distinct(coordinates[chosen], trusted[chosen])]
 
     def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
         low, high = bounds

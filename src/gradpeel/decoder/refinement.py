@@ -7,8 +7,8 @@ But once samples are known, every neuron that only they fire is an equation abou
 
 and there are far more such neurons than were used to find the samples. Least squares over all of
 them, each weighted by its own error, puts the samples back to the resolution of the update;
-simulating them anew does the same for their sensitivities, and so on until nothing moves. Then
-fainter samples come into sight.
+simulating them anew does the same for their sensitivities, in turns. Then fainter samples come into
+sight.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def refine(
             break
     # The sensitivities are those that the samples were fitted with: errors of the two make up for
     # each other.
-    peeled = replace(peeled, activations=residual.pre_activations(peeled.coordinates).relu())
+    z = residual.pre_activations(peeled.coordinates)
+    peeled = replace(peeled, activations=z.relu() * (peeled.sensitivities != 0))
     c = peeled.sensitivities
     off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
     kink = peeled.kink.square().sum(0)
@@ -201,7 +202,8 @@ def _sense(
     if len(vague):
         sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
         best = _better(best, vague, sharp, best.next_sensitivities[vague], off)
-    kink = torch.where(fires, best.sensitivities, silent) * (doubt & ~told)
+    # A sensitivity that was read as none is none until a better one is found, whatever z says.
+    kink = torch.where(best.sensitivities != 0, best.sensitivities, silent) * (doubt & ~told)
     return replace(best, kink=kink)
 
 

@@ -30,6 +30,8 @@ from gradpeel.update import Update
 
 __all__ = ["Residual", "Sent", "rms"]
 
+_HALF_THE_DIGITS = 2.0**-26
+
 
 @dataclass(frozen=True, eq=False)
 class Sent:
@@ -132,7 +134,8 @@ class Residual:
     def clone(self) -> Residual:
         """A copy that can be changed by itself."""
         other = copy.copy(self)
-        for name in ("rows", "bias", "bias_error", "row_error", "quiet"):
+        kept = ("rows", "bias", "next_rows", "bias_error", "row_error", "next_error", "quiet")
+        for name in kept:
             setattr(other, name, getattr(self, name).clone())
         return other
 
@@ -154,7 +157,9 @@ class Residual:
             (self.row_error, self.sent.row_error),
         ):
             less = error[neurons].square() - doubt.square()
-            error[neurons] = torch.maximum(less, sent[neurons].square()).sqrt()
+            # The difference of squares has half the digits.
+            least = torch.maximum(sent[neurons], _HALF_THE_DIGITS * doubt.abs())
+            error[neurons] = torch.maximum(less, least.square()).sqrt()
         touched = torch.zeros_like(self.quiet)
         touched[neurons] = True
         self._settle(touched)

@@ -1,4 +1,4 @@
-"""How exact is exact: every tolerance of the decoder, in one place.
+"""How exact is exact: the tolerances that parts of the decoder share.
 
 None of them is absolute. The decoder keeps, for every neuron and every sample, an estimate of its
 error that starts at the rounding of the update's dtype and grows with each subtraction; what
@@ -17,6 +17,7 @@ __all__ = [
     "KINK",
     "LOOSEST",
     "MERGE",
+    "MOST_TRACE",
     "NOTHING",
     "ROUNDING",
     "SAME",
@@ -25,6 +26,7 @@ __all__ = [
     "STANDS_OUT",
     "STATED",
     "WORN",
+    "WORN_MEASURED",
 ]
 
 ROUNDING = 8.0
@@ -34,7 +36,8 @@ SLACK = 32.0
 """How many times its tracked error a quantity may be off before it counts as really different."""
 
 NOTHING = 8.0
-"""How many times its error a residual may be away from zero and still be nothing."""
+"""How many times its error a residual may be away from zero, or a sample from another reading of
+it, and the difference still be nothing."""
 
 CLEAR = 50.0
 """How far above its error a neuron's residual must stand before its candidate is looked at."""
@@ -48,7 +51,7 @@ LOOSEST = 2e-2
 CHANCE = 1e-9
 """Largest accepted probability that one mixture is certified by luck."""
 
-SAME = 1e-6
+SAME = 1e-5
 """Two samples closer than this, relative to the typical size of an entry, are one."""
 
 KINK = 3.0
@@ -79,7 +82,7 @@ COPY = 1e-3
 """How near to a whole number of copies a weight must be to be that of copies."""
 
 HOLDS = 3.0
-"""How many times its estimate the error of a sample is taken to be at most."""
+"""A fit may move a sample by this many times its estimated error."""
 
 STATED = 5.0
 """How many times its estimate a sample's error is stated to be, so that it holds."""
