@@ -315,3 +315,24 @@ def test_recovered_samples_are_as_exact_as_they_say(seed: int, dtype: torch.dtyp
     # No better than the dtype allows, and not much worse than they are.
     ratio = off / found.recovery.errors
     assert float(ratio.median()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("classes", "noise", "dtype", "seed"),
+    [
+        # Forty samples fire the same neurons, and all their gradients are parallel.
+        (2, 1e-5, torch.float64, 29),
+        (2, 1e-3, torch.float64, 2),
+        # Sensitivities are known worse than what they are divided by.
+        (3, 0.0, torch.float16, 40),
+    ],
+)
+def test_few_classes_in_few_digits_certify_nothing_false(
+    classes: int, noise: float, dtype: torch.dtype, seed: int
+) -> None:
+    features, neurons, batch = [(60, 200, 16), (300, 250, 40), (12, 200, 10)][seed % 4]
+    x, y = make_batch(features, batch, classes, seed=seed)
+    model = make_model(features, neurons, classes, seed=seed)
+    found = audit(model, x, y, dtype=dtype, noise=noise, seed=seed)
+    assert found.score.recovered > 0 or noise == 1e-3
+    assert found.score.false_certificates == found.score.repeats == 0
