@@ -131,7 +131,7 @@ class FirstLook:
         self.structure = Structure(self.residual.sent, batch_size or round_.update.batch_size)
         self.direction = torch.eye(width, dtype=torch.float64)[0]
         self.candidates = self.gather(torch.ones(neurons, dtype=torch.bool))
-        self.structure.watch(self.candidates.pre_activations > 0)
+        self.structure.watch((self.candidates.pre_activations > 0).double().mean(0))
         exposed = round_.exposure
         self.genuine = exposed.singletons[self.candidates.neurons]
         self.who = exposed.grid[self.candidates.neurons].int().argmax(1)
@@ -143,7 +143,11 @@ class FirstLook:
         return gather(self.residual, among, self.direction)
 
     def judge(
-        self, candidates: Candidates | None = None, *, strict: bool = True, **named: Tensor
+        self,
+        candidates: Candidates | None = None,
+        *,
+        strict: bool = True,
+        counts: Tensor | None = None,
     ) -> Verdicts:
         """What the certificate says where the tail is known."""
         return certify_by_tail(
@@ -152,7 +156,7 @@ class FirstLook:
             self.backward,
             self.structure,
             strict=strict,
-            **named,
+            counts=counts,
         )
 
     def judge_by_structure(

@@ -9,6 +9,7 @@ import torch
 
 from gradpeel.decoder import peel
 from gradpeel.decoder.alike import fire_alike
+from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.residual import Residual
 from support import make_round, round_of, truths_of
 from truth import Truth
@@ -48,6 +49,6 @@ def test_who_fires_alike() -> None:
         assert not bool(alike.known.any())
     # but another one with its firing pattern is.
     other = replace(some, coordinates=some.coordinates.roll(1, 0)).pick(torch.tensor([0, 2]))
-    alike = fire_alike(rest.join(other), some, residual.scale)
+    alike = fire_alike(Peeled.joined([rest, other]), some, residual.scale)
     assert alike.new.tolist() == [False] * 5 + [True, True]
     assert alike.known.tolist() == [True, False, True]

@@ -135,6 +135,7 @@ def test_the_error_adds_up_response_and_rounding() -> None:
         c=torch.zeros(2, 3),
         response=torch.tensor([2.0, 0.0]),
         gradient=torch.tensor([[-1.0, 0.5], [1e-7, -1e-6]]),
+        counts=torch.eye(2),
     )
     error = found.error(torch.tensor([1e-5, 1e-5]), 1e-8)
     assert error.tolist() == pytest.approx([2e-5 + 2e-8, 1e-8 + 1e-2])
@@ -248,9 +249,10 @@ def test_one_sample_with_every_label() -> None:
     round_ = round_with("deep")
     truth = Truth.of(round_)
     backward = truth.backward(round_)
-    each = backward.one_of_each(truth.z[2].relu())
-    assert each.shape == (5, 12)
-    torch.testing.assert_close(each[round_.y[2]], truth.v[2])
+    each = backward.one_of_each(truth.z.relu())
+    assert each.shape == (len(truth.z), 5, 12)
+    every = torch.arange(len(truth.z))
+    torch.testing.assert_close(each[every, round_.y], truth.v)
 
 
 @pytest.mark.parametrize("tail", ["one layer", "no bias", "deep", "smooth", "behind"])

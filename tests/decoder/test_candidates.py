@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates, _merge, gather
-from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.tolerances import MERGE
 from gradpeel.target import split
 from support import SmallRound, make_round
@@ -53,11 +53,20 @@ def crowds(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor]:
     return middle[who] + error[:, None] * noise, error, unit(width, draw(st.integers(0, 1000)))
 
 
+def merge(coordinates: Tensor, error: Tensor, direction: Tensor) -> Tensor:
+    """Merge vectors that are there."""
+
+    def apart(first: Tensor, second: Tensor) -> Tensor:
+        return rms(coordinates[first] - coordinates[second])
+
+    return _merge(coordinates @ direction, error, apart)
+
+
 @settings(max_examples=200)
 @given(crowds())
 def test_merging_equals_comparing_all_pairs(crowd: tuple[Tensor, Tensor, Tensor]) -> None:
     coordinates, error, direction = crowd
-    assert _merge(coordinates, error, direction).tolist() == merge_slowly(coordinates, error)
+    assert merge(coordinates, error, direction).tolist() == merge_slowly(coordinates, error)
 
 
 @settings(max_examples=60)
@@ -72,7 +81,7 @@ def test_vectors_that_only_look_alike_along_the_direction_are_kept_apart(
     twin = coordinates[0] + across * data.draw(st.sampled_from([1e-3, 1.0, 1e3]))
     coordinates = torch.cat([coordinates, twin[None]])
     error = torch.cat([error, error[-1:]])
-    lead = _merge(coordinates, error, direction)
+    lead = merge(coordinates, error, direction)
     assert int(lead[-1]) == len(lead) - 1
     for i, j in enumerate(lead.tolist()):
         assert j <= i
@@ -87,7 +96,7 @@ def test_how_near_is_near() -> None:
     for factor, lead in ((0.9, [0, 0]), (1.1, [0, 1])):
         shifted = base.clone()
         shifted[1] += factor * MERGE * 4e-9
-        assert _merge(shifted, error, unit(50)).tolist() == lead
+        assert merge(shifted, error, unit(50)).tolist() == lead
 
 
 def test_a_vague_one_does_not_stand_back_for_a_clear_one() -> None:
@@ -95,13 +104,17 @@ def test_a_vague_one_does_not_stand_back_for_a_clear_one() -> None:
     same = torch.ones(2, 50, dtype=torch.float64)
     for factor, lead in ((0.9, [0, 0]), (1.1, [0, 1])):
         error = torch.tensor([1e-9, factor * MERGE * 1e-9], dtype=torch.float64)
-        assert _merge(same, error, unit(50)).tolist() == lead
+        assert merge(same, error, unit(50)).tolist() == lead
 
 
 def test_merging_nothing_and_one() -> None:
     none = torch.zeros(0, 3, dtype=torch.float64)
-    assert _merge(none, none[:, 0], unit(3)).tolist() == []
-    assert _merge(torch.ones(1, 3).double(), torch.ones(1).double(), unit(3)).tolist() == [0]
+    assert merge(none, none[:, 0], unit(3)).tolist() == []
+    assert merge(torch.ones(1, 3).double(), torch.ones(1).double(), unit(3)).tolist() == [0]
+
+
+def pools_of(candidates: Candidates) -> list[tuple[int, ...]]:
+    return candidates.isolating(torch.arange(len(candidates)))
 
 
 def gathered(round_: SmallRound, among: Tensor | None = None) -> tuple[Residual, Candidates]:
@@ -118,7 +131,7 @@ class TestGather:
         round_ = make_round(features=features, neurons=50, batch=6, seed=seed)
         exposure = round_.exposure
         _, candidates = gathered(round_)
-        pools = {frozenset(candidates.isolating(i)) for i in range(len(candidates))}
+        pools = {frozenset(pool) for pool in pools_of(candidates)}
         for sample in exposure.isolated.nonzero()[:, 0].tolist():
             own = exposure.singletons & exposure.grid[:, sample]
             assert frozenset(own.nonzero()[:, 0].tolist()) in pools
@@ -140,7 +153,7 @@ class TestGather:
         assert bool((candidates.error.diff() >= 0).all())
         pooled = 0
         for i, neuron in enumerate(candidates.neurons.tolist()):
-            isolating = candidates.isolating(i)
+            isolating = pools_of(candidates)[i]
             assert neuron in isolating
             errors = residual.relative_error(torch.tensor(isolating))
             assert float(candidates.error[i]) == pytest.approx(float(errors.min()), rel=1e-12)
@@ -165,8 +178,8 @@ class TestGather:
         assert len(some) == len(kept) < len(candidates)
         for part in ("neurons", "coordinates", "pre_activations", "error"):
             assert torch.equal(getattr(some, part), getattr(candidates, part)[mask])
-        pools = [candidates.isolating(i) for i in kept]
-        assert [some.isolating(i) for i in range(len(some))] == pools
+        assert pools_of(some) == [pools_of(candidates)[i] for i in kept]
+        assert some.isolating(torch.tensor([1])) == [pools_of(candidates)[kept[1]]]
 
     def test_only_the_neurons_asked_for(self, features: int, seed: int) -> None:
         round_ = make_round(features=features, neurons=50, batch=6, seed=seed)

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from gradpeel.audit import Audit, audit
 from gradpeel.client import local_update
-from gradpeel.decoder import Peeling, candidates, peel, peeling
-from gradpeel.decoder.candidates import Candidates, gather
+from gradpeel.decoder import Peeling, candidates, judging, peel
+from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts, certify_by_tail
-from gradpeel.decoder.peeling import Stage
+from gradpeel.decoder.judging import Judge, Stage
+from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.tolerances import SLACK
 from gradpeel.designs import SolitonData
 from gradpeel.exposure import exposure
@@ -30,8 +31,8 @@ def test_a_known_sample_is_not_chosen_again() -> None:
     residual = cascade._residual
     residual.restore()  # as if nothing had been subtracted: all show once more
     everywhere = torch.ones_like(residual.quiet)
-    again = gather(residual, everywhere, cascade._direction)
-    again, verdicts = cascade._certify(again, Stage.STRICT)
+    readings = find(residual, everywhere, cascade._direction)
+    again, verdicts = cascade._judge.judge(readings, residual, Stage.STRICT)
     assert int(verdicts.accepted.sum()) == first.certified > 0
     assert not len(cascade._choose(again, verdicts, speculate=False))
 
@@ -42,8 +43,8 @@ def test_two_readings_are_compared_as_far_as_they_can_be_trusted() -> None:
     next(iter(cascade))
     residual = cascade._residual
     residual.restore()
-    again = gather(residual, torch.ones_like(residual.quiet), cascade._direction)
-    again, verdicts = cascade._certify(again, Stage.STRICT)
+    readings = find(residual, torch.ones_like(residual.quiet), cascade._direction)
+    again, verdicts = cascade._judge.judge(readings, residual, Stage.STRICT)
     # Read again with a trace of another: a thousandth off, which is what its equations say too.
     trace = 1e-3 * residual.scale * again.coordinates.roll(1, 0).sign()
     traced = replace(again, coordinates=again.coordinates + trace)
@@ -59,11 +60,11 @@ def test_numbers_that_are_not_those_certified_are_withdrawn(features: int) -> No
     list(cascade)
     whole = cascade.recovery()
     assert whole.complete
-    cascade._ledger._rows[2] *= 1.1
+    cascade._ledger._combinations[2] *= 1.1
     rest = cascade.recovery()
     kept = [i for i in range(6) if i != 2]
     assert not rest.complete
-    assert torch.equal(rest.samples, whole.samples[kept])
+    torch.testing.assert_close(rest.samples, whole.samples[kept], rtol=0, atol=1e-13)
     for part in ("labels", "residuals", "errors", "chances", "equations", "rounds", "sources"):
         assert torch.equal(getattr(rest, part), getattr(whole, part)[kept])
     for name in ("isolating", "evidence", "label_counts"):
@@ -77,8 +78,8 @@ def test_a_sample_read_from_several_neurons_is_chosen_once(
     round_ = make_round(batch=8, seed=seed)
     expected = sorted(truths_of(peel(round_.model, round_.update).samples, round_.x))
 
-    def never(coordinates: Tensor, *_: Tensor) -> Tensor:
-        return torch.arange(len(coordinates))
+    def never(along: Tensor, *_: Any) -> Tensor:
+        return torch.arange(len(along))
 
     monkeypatch.setattr(candidates, "_merge", never)
     recovery = peel(round_.model, round_.update)
@@ -114,17 +115,19 @@ def test_only_neurons_that_were_touched_are_looked_at_again(
 ) -> None:
     round_ = make_round(neurons=60, batch=12, seed=3)
     looks: list[set[int]] = []
-    strictness: list[bool] = []
+    stages: list[Stage] = []
+    judge = Judge.judge
 
-    def spy(found: Candidates, *others: Any, strict: bool = True, **named: Any) -> Verdicts:
-        looks.append(set(found.pairs[1].tolist()))
-        strictness.append(strict)
-        return certify_by_tail(found, *others, strict=strict, **named)
+    def spy(
+        self: Judge, readings: Readings, residual: Residual, stage: Stage
+    ) -> tuple[Candidates, Verdicts]:
+        looks.append(set(readings.pairs[1].tolist()))
+        stages.append(stage)
+        return judge(self, readings, residual, stage)
 
-    monkeypatch.setattr(peeling, "certify_by_tail", spy)
+    monkeypatch.setattr(Judge, "judge", spy)
     recovery = peel(round_.model, round_.update)
     assert recovery.cascade_length >= 3
-    del looks[0]  # whether the batch size is the one that is stated
     rounds = round_.exposure.rounds
     grid = round_.exposure.grid
     for number in range(2, recovery.cascade_length + 1):
@@ -133,7 +136,7 @@ def test_only_neurons_that_were_touched_are_looked_at_again(
         assert looks[number - 1]
         assert looks[number - 1] <= set((fallen & left).nonzero()[:, 0].tolist())
     # Exact samples need no second, lenient look.
-    assert all(strictness[: recovery.cascade_length])
+    assert set(stages[: recovery.cascade_length]) == {Stage.STRICT}
 
 
 def crowd_with_a_shadow(size: float) -> SmallRound:
@@ -181,7 +184,7 @@ def blur(cascade: Peeling, round_: SmallRound, error: float) -> list[int]:
     ledger, residual = cascade._ledger, cascade._residual
     order = truths_of(cascade.recovery().samples, round_.x)
     ledger.peeled = Truth.of(round_).blurred(residual, error).pick(torch.tensor(order))
-    ledger._rows = ledger._rows[:0]
+    ledger._combinations = ledger._combinations[:0]
     residual.restore()
     residual.subtract(ledger.peeled)
     return order
@@ -233,7 +236,7 @@ def test_samples_are_refined_before_they_are_too_inexact(monkeypatch: pytest.Mon
             events.append("refined")
             return False
 
-        monkeypatch.setattr(peeling, "certify_by_tail", vague)
+        monkeypatch.setattr(judging, "certify_by_tail", vague)
         monkeypatch.setattr(Peeling, "_refine", refine)
         for _ in Peeling(round_.model, round_.update):
             events.append("round")  # noqa: PERF401

@@ -195,7 +195,7 @@ def test_structure_must_have_been_left_room(seed: int, *, use_next: bool) -> Non
 def test_structure_is_nearer_than_the_largest_distance(seed: int) -> None:
     look = FirstLook(make_round(neurons=WIDE, batch=6, seed=seed))
     candidate = int(look.genuine.nonzero()[0])
-    pool = list(look.candidates.isolating(candidate))
+    pool = list(look.candidates.isolating(torch.tensor([candidate]))[0])
     a = look.candidates.pre_activations[candidate, pool]
     v = look.truth.v[look.who[candidate]]
     assert bool(look.judge_by_structure().accepted[candidate])
@@ -216,7 +216,7 @@ def hidden_from_the_bias(look: FirstLook, candidate: int) -> Tensor:
     """(next width,) a unit change of v that leaves the bias entries of a candidate as they are."""
     layer = look.truth.target.tail.next_layer
     assert layer is not None
-    pool = list(look.candidates.isolating(candidate))
+    pool = list(look.candidates.isolating(torch.tensor([candidate]))[0])
     everything = torch.linalg.svd(layer.weight[:, pool].T)[2]
     assert len(pool) < len(everything)
     last: Tensor = everything[-1]
@@ -228,7 +228,7 @@ def test_structure_is_a_matter_of_distance(seed: int) -> None:
     # The next layer says something else of the sample, but the same at the neurons it is read from.
     look = FirstLook(make_round(neurons=WIDE, batch=6, classes=40, seed=seed))
     candidate = int(look.genuine.nonzero()[0])
-    pool = list(look.candidates.isolating(candidate))
+    pool = list(look.candidates.isolating(torch.tensor([candidate]))[0])
     change = hidden_from_the_bias(look, candidate) * look.truth.v[look.who[candidate]].norm()
     a = look.candidates.pre_activations[candidate, pool, None]
     original = look.residual.next_rows.clone()
@@ -253,7 +253,7 @@ def test_structure_lets_no_bias_entry_be_far_off_however_vague_it_is(seed: int) 
     look = FirstLook(make_round(60, WIDE, 6, seed=seed))
     candidate = int(look.pooled.nonzero()[0])
     own = int(look.candidates.neurons[candidate])
-    other = next(j for j in look.candidates.isolating(candidate) if j != own)
+    other = next(j for j in look.candidates.isolating(torch.tensor([candidate]))[0] if j != own)
     look.residual.bias_error += 1.0
     assert bool(look.judge_by_structure().accepted[candidate])
     look.residual.bias[other] += 3 * LOOSEST * typical(look.truth.c)[look.who[candidate]]

@@ -33,7 +33,8 @@ def floor_of(round_: SmallRound, update: Update | None = None) -> NoiseFloor:
     name = target.tail.next_weight_name
     weight = sent["0.weight"]
     rows = weight[:, :0] if name is None else sent[name].T
-    return noise_floor(target, weight, sent["0.bias"], rows)
+    own = (target.weight * weight.double()).sum(1)
+    return noise_floor(target, weight, sent["0.bias"], rows, own)
 
 
 def spread(gradient: Tensor) -> float:

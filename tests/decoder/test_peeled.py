@@ -34,7 +34,7 @@ def test_none_has_the_widths_of_some() -> None:
 
 def test_joining_none_changes_nothing() -> None:
     peeled = some()
-    joined = Peeled.none(width=24, neurons=80, next_width=4, classes=4).join(peeled)
+    joined = Peeled.joined([Peeled.none(width=24, neurons=80, next_width=4, classes=4), peeled])
     for name in NAMES:
         assert torch.equal(getattr(joined, name), getattr(peeled, name))
 
@@ -43,8 +43,8 @@ def test_picked_apart_and_joined_again() -> None:
     peeled = some()
     first, second = peeled.pick(torch.tensor([0, 1])), peeled.pick(torch.tensor([2, 3, 4]))
     assert (len(first), len(second)) == (2, 3)
-    joined = first.join(second)
-    swapped = second.join(first).pick(torch.tensor([3, 4, 0, 1, 2]))
+    joined = Peeled.joined([first, second])
+    swapped = Peeled.joined([second, first]).pick(torch.tensor([3, 4, 0, 1, 2]))
     for name in NAMES:
         assert torch.equal(getattr(joined, name), getattr(peeled, name))
         assert torch.equal(getattr(swapped, name), getattr(peeled, name))

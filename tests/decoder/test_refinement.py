@@ -243,7 +243,7 @@ def test_a_false_sample_does_not_get_better(seed: int, dtype: torch.dtype) -> No
     )
     false = Truth.of(mixed).peeled(stage.residual, error=1e-5).pick(torch.tensor([0]))
     others = stage.peeled.pick(torch.arange(1, 8))
-    stage.enter(false.join(others))
+    stage.enter(Peeled.joined([false, others]))
     refined = stage.refined()
     if refined is None:
         return

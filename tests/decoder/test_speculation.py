@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradpeel.decoder import Peeling, Recovery, peel, peeling
-from gradpeel.decoder.candidates import Candidates, gather
+from gradpeel.decoder import Peeling, Recovery, judging, peel
+from gradpeel.decoder.candidates import Candidates, Readings, gather
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.tolerances import CHANCE, SPECULATIVE
@@ -38,8 +38,13 @@ def is_sample(round_: SmallRound, sample: int) -> Who:
 
 def doubt(monkeypatch: pytest.MonkeyPatch, who: Who, chance: float) -> None:
     """Let the certificate find too little evidence for some, and nothing against them."""
+
+    def everybody(readings: Readings, *_: Any, **__: Any) -> tuple[Tensor, None]:
+        return torch.ones(len(readings), dtype=torch.bool), None
+
+    monkeypatch.setattr(judging, "glance", everybody)
     for name in ("certify_by_tail", "certify_by_structure"):
-        certify = getattr(peeling, name)
+        certify = getattr(judging, name)
 
         def doubting(
             candidates: Candidates, *given: Any, certify: Any = certify, **named: Any
@@ -58,7 +63,7 @@ def doubt(monkeypatch: pytest.MonkeyPatch, who: Who, chance: float) -> None:
                 ),
             )
 
-        monkeypatch.setattr(peeling, name, doubting)
+        monkeypatch.setattr(judging, name, doubting)
 
 
 def hidden_behind(round_: SmallRound) -> tuple[int, int]:

@@ -45,7 +45,7 @@ def fire_alike(new: Peeled, known: Peeled, scale: float) -> Alike:
         known: samples accepted before.
         scale: typical size of a sample's coordinates.
     """
-    everybody = known.join(new)
+    everybody = Peeled.joined([known, new])
     alike = torch.zeros(len(everybody), dtype=torch.bool)
     again = torch.zeros_like(alike)
     for group in _groups(everybody.activations > 0):

@@ -8,16 +8,22 @@ label or several, add up to one gradient, so labels are counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gradpeel.decoder.wide import batches
 from gradpeel.losses import CrossEntropy
 from gradpeel.target import Tail
 
 __all__ = ["Backward", "Simulated"]
+
+_ENTRIES = 2**22
+"""Numbers that are worked on at once where every sample is taken with every label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,16 +32,28 @@ class Simulated:
 
     Attributes:
         v: (n, next width) at the next layer's output; no columns where there is no next layer.
-        c: (n, neurons) at the target's activations, not yet masked by the ReLU.
+        c: (n, neurons) at the target's activations, not yet masked by the ReLU; no columns after a
+            `glance`.
         response: (n,) relative change of the loss gradient when the pre-activations are off by one
             unit of relative error.
         gradient: (n, classes) the loss gradient at the logits, of one sample that weighs 1.
+        counts: (n, classes) copies of the sample with each label.
     """
 
     v: Tensor
     c: Tensor
     response: Tensor
     gradient: Tensor
+    counts: Tensor
+
+    def pick(self, mask: Tensor) -> Simulated:
+        """Some of the samples."""
+        return Simulated(*(getattr(self, field.name)[mask] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Simulated]) -> Simulated:
+        """The samples of all parts, in their order."""
+        return cls(*(torch.cat([getattr(p, field.name) for p in parts]) for field in fields(cls)))
 
     @property
     def margin(self) -> Tensor:
@@ -76,16 +94,41 @@ class Backward:
             activations: (n, neurons) after the ReLU.
             counts: (n, classes) copies of the sample with each label.
         """
-        moves = (activations > 0) * self.unit_error
-        logits, wobble = torch.func.jvp(self.tail, (activations,), (moves,))[:2]
-        wanted = counts @ self.loss.targets(self.classes)
+        return self.finish(self._simulate(self._enter(activations), activations > 0, counts))
+
+    def glance(self, activations: Tensor, neurons: Tensor, bias: Tensor) -> Simulated:
+        """Fit a label to each sample and simulate it as far as the next layer's output: no `c`.
+
+        Args:
+            activations: (n, neurons) after the ReLU.
+            neurons: (n,) the neuron each was read from.
+            bias: (neurons,) the residual bias.
+        """
+        entered = self._enter(activations)
+        entries = self.share * self._bias_entries(entered, neurons)
+        counts = self._closest(entries, bias[neurons])
+        return self._simulate(entered, activations > 0, counts)
+
+    def finish(self, glanced: Simulated) -> Simulated:
+        """Simulate the rest of the way to the target."""
+        layer = self.tail.next_layer
+        return glanced if layer is None else replace(glanced, c=glanced.v @ layer.weight)
+
+    def _simulate(self, entered: Tensor, fires: Tensor, counts: Tensor) -> Simulated:
+        layer = self.tail.next_layer
+        moves = fires * self.unit_error
+        if layer is not None:
+            moves = moves @ layer.weight.T
+        logits, wobble = self._push(entered, moves)
+        wanted = counts @ self._targets
         p = torch.softmax(logits, 1)
         mass = wanted.sum(1, keepdim=True)
         change = mass * p * (wobble - (p * wobble).sum(1, keepdim=True))
         gradient = _loss_gradient(p, wanted)
-        v, c = self._pull_back(activations, gradient * self.share)
+        pulled = self._pull(entered, gradient * self.share)
         response = change.abs().amax(1) / gradient.abs().amax(1)
-        return Simulated(v, c, response, gradient / mass)
+        v, c = (pulled[:, :0], pulled) if layer is None else (pulled, pulled[:, :0])
+        return Simulated(v, c, response, gradient / mass, counts)
 
     def fit_labels(self, activations: Tensor, neurons: Tensor, bias: Tensor) -> Tensor:
         """(n, classes) one label for each sample, the one that predicts its bias entry best.
@@ -96,8 +139,7 @@ class Backward:
             bias: (neurons,) the residual bias.
         """
         entries = self.share * self.bias_entries(activations, neurons)
-        labels = (entries - bias[neurons, None]).abs().argmin(1)
-        return functional.one_hot(labels, self.classes).to(activations.dtype)
+        return self._closest(entries, bias[neurons])
 
     def bias_entries(self, activations: Tensor, neurons: Tensor) -> Tensor:
         """(n, classes) the bias entry at each sample's own neuron for every label at once.
@@ -105,18 +147,34 @@ class Backward:
         One forward-mode pass along each sample's own neuron predicts them all (paper, eq.
         labelfit); for a share of 1.
         """
-        own = torch.zeros_like(activations)
-        own[torch.arange(len(neurons)), neurons] = 1.0
-        logits, along = torch.func.jvp(self.tail, (activations,), (own,))[:2]
-        targets = self.loss.targets(self.classes)
+        return self._bias_entries(self._enter(activations), neurons)
+
+    def _bias_entries(self, entered: Tensor, neurons: Tensor) -> Tensor:
+        layer = self.tail.next_layer
+        if layer is None:
+            own = functional.one_hot(neurons, entered.shape[1]).to(entered.dtype)
+        else:
+            own = layer.weight.T[neurons]
+        logits, along = self._push(entered, own)
+        targets = self._targets
         p = torch.softmax(logits, 1)
         entries: Tensor = (p * along).sum(1, keepdim=True) * targets.sum(1) - along @ targets.T
         return entries
 
+    def _closest(self, entries: Tensor, observed: Tensor) -> Tensor:
+        labels = (entries - observed[:, None]).abs().argmin(1)
+        return functional.one_hot(labels, self.classes).to(entries.dtype)
+
     def one_of_each(self, activations: Tensor) -> Tensor:
-        """(classes, next width) v of one sample, (neurons,), with every label in turn."""
-        repeated = activations.repeat(self.classes, 1)
-        return self.simulate(repeated, torch.eye(self.classes, dtype=activations.dtype)).v
+        """(n, classes, next width) v of samples, (n, neurons), with every label in turn.
+
+        Not of more than `at_once`: it is large.
+        """
+        entered = self._enter(activations)
+        p = torch.softmax(self._behind(entered), 1).repeat_interleave(self.classes, 0)
+        return self.share * self._pull_each(
+            entered, _loss_gradient(p, _tile(self._targets, entered))
+        )
 
     def at_logits(self, activations: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """(n, classes) softmax, and gradient at the logits for a share of 1.
@@ -125,40 +183,93 @@ class Backward:
             activations: (n, neurons) after the ReLU.
             v: (n, next width) gradient at the next layer's output.
         """
-        p = torch.softmax(self.tail(activations), 1)
+        entered = self._enter(activations)
+        p = torch.softmax(self._behind(entered), 1)
         gradient = v / self.share
-        layer = self.tail.next_layer
-        if layer is None or self.ends_at_next_layer:
+        if self.tail.next_layer is None or self.ends_at_next_layer:
             return p, gradient
-        back = torch.zeros_like(p)
-        every = torch.eye(self.classes, dtype=p.dtype)
-        for i in range(len(v)):
-            entered = layer(activations[i]).repeat(self.classes, 1)
-            jacobian = torch.func.vjp(self.tail.rest, entered)[1](every)[0]
-            solved = torch.linalg.lstsq(jacobian.T, gradient[i, :, None], driver="gelsd")
-            back[i] = solved.solution[:, 0]
-        return p, back
+        every = torch.eye(self.classes, dtype=p.dtype, device=p.device)
+        back = [
+            _solve(self._pull_each(entered[some], _tile(every, entered[some])), gradient[some])
+            for some in batches(len(v), self.at_once)
+        ]
+        return p, torch.cat([p[:0], *back])
 
     @property
+    def at_once(self) -> int:
+        """How many samples to take together where each is repeated for all classes."""
+        layer = self.tail.next_layer
+        width = len(self.unit_error) if layer is None else layer.out_features
+        return max(1, _ENTRIES // (self.classes * width))
+
+    @cached_property
     def ends_at_next_layer(self) -> bool:
         """Whether the next layer is the last."""
-        probe = torch.linspace(-1.0, 1.0, self.classes, dtype=torch.float64)[None]
         layer = self.tail.next_layer
-        return (
-            layer is not None
-            and layer.out_features == self.classes
-            and torch.equal(self.tail.rest(probe), probe)
-        )
+        if layer is None or layer.out_features != self.classes:
+            return False
+        probe = torch.linspace(-1.0, 1.0, self.classes).to(layer.weight)[None]
+        return torch.equal(self.tail.rest(probe), probe)
 
-    def _pull_back(self, activations: Tensor, cotangent: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients at the next layer's output and at the activations, from those at the logits."""
-        tail = self.tail
-        if tail.next_layer is None:
-            pull = torch.func.vjp(tail, activations)[1]
-            return cotangent[:, :0], pull(cotangent)[0]
-        pull = torch.func.vjp(tail.rest, tail.next_layer(activations))[1]
-        v = pull(cotangent)[0]
-        return v, v @ tail.next_layer.weight
+    @cached_property
+    def largest_response(self) -> float | None:
+        """A bound on `Simulated.response`, where each sample has one label at the next layer.
+
+        There the loss gradient of a sample is negative at its label and nowhere else, and a change
+        of the logits by at most r changes it by at most 2 r of its size.
+        """
+        layer = self.tail.next_layer
+        if layer is None or self.loss.label_smoothing or not self.ends_at_next_layer:
+            return None
+        return 2.0 * float((layer.weight.abs() @ self.unit_error.abs()).max())
+
+    @cached_property
+    def _targets(self) -> Tensor:
+        """(classes, classes) what the loss asks for each label."""
+        return self.loss.targets(self.classes).to(self.unit_error)
+
+    def _enter(self, activations: Tensor) -> Tensor:
+        """(n, next width) output of the next layer; the activations where there is none."""
+        layer = self.tail.next_layer
+        return activations if layer is None else layer(activations)
+
+    def _push(self, entered: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits, and how they change along tangents."""
+        if self.ends_at_next_layer:
+            return entered, tangents
+        logits, along = torch.func.jvp(self._behind, (entered,), (tangents,))[:2]
+        return logits, along
+
+    def _pull(self, entered: Tensor, cotangents: Tensor) -> Tensor:
+        """Gradients where the samples entered, from those at the logits."""
+        if self.ends_at_next_layer:
+            return cotangents
+        pulled: Tensor = torch.func.vjp(self._behind, entered)[1](cotangents)[0]
+        return pulled
+
+    @property
+    def _behind(self) -> Callable[[Tensor], Tensor]:
+        """From there to the logits."""
+        return self.tail if self.tail.next_layer is None else self.tail.rest
+
+    def _pull_each(self, entered: Tensor, cotangents: Tensor) -> Tensor:
+        """(n, m, next width) m cotangents (n m, classes) for each of n rows, in one pass."""
+        each = len(cotangents) // max(len(entered), 1)
+        repeated = entered.repeat_interleave(each, 0)
+        pulled = self._pull(repeated, cotangents)
+        return pulled.view(len(entered), each, entered.shape[1])
+
+
+def _tile(rows: Tensor, samples: Tensor) -> Tensor:
+    """All rows once for every sample."""
+    return rows.repeat(len(samples), 1)
+
+
+def _solve(jacobians: Tensor, gradients: Tensor) -> Tensor:
+    """(n, classes) what each Jacobian (n, classes, width), transposed, maps to a gradient."""
+    # Classes that the network confounds make it singular: the shortest solution will do.
+    inverse: Tensor = torch.linalg.pinv(jacobians.mT)
+    return (inverse @ gradients[:, :, None])[:, :, 0]
 
 
 def _loss_gradient(p: Tensor, wanted: Tensor) -> Tensor:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.candidates import Candidates, Readings
 from gradpeel.decoder.measuring import measure_v
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.tolerances import SLACK
+from gradpeel.decoder.wide import batches
 
 __all__ = ["Vote", "vote"]
 
@@ -43,21 +44,19 @@ class Vote:
     voters: int
 
 
-def vote(
-    candidates: Candidates, residual: Residual, backward: Backward, *, whole: bool
-) -> Vote | None:
-    """Ask all candidates for the share of one sample; None where no two agree.
+def vote(readings: Readings, residual: Residual, backward: Backward, *, whole: bool) -> Vote | None:
+    """Ask candidates for the share of one sample; None where no two agree.
 
     Args:
-        candidates: candidates of the whole update.
+        readings: where candidates of the whole update can be read.
         residual: the update, before anything is subtracted.
         backward: the client's backward pass; its own share does not matter.
         whole: the share is one over a whole number, the batch size.
     """
-    count = torch.arange(len(candidates)) < _CLEAREST
-    few = candidates.pick(count)
-    if not len(few):
+    if not len(readings):
         return None
+    clearest = torch.arange(len(readings), device=residual.bias.device) < _CLEAREST
+    few = readings.pick(clearest).form(residual)
     fires = few.pre_activations > 0
     activations = few.pre_activations * fires
     unit = replace(backward, share=1.0)
@@ -92,20 +91,25 @@ def _by_direction(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Shares by the length of the next layer's gradient along its label's direction."""
     v, off = measure_v(candidates, residual, activations, candidates.error)
-    votes = torch.zeros(len(v), 3, dtype=torch.float64)
-    tiny = torch.finfo(v.dtype).tiny
-    for i in range(len(v)):
-        each = backward.one_of_each(activations[i])
-        length = each.norm(dim=1, keepdim=True).clamp(min=tiny)
-        along = (each / length) @ v[i]
-        label = int(along.argmax())
-        apart = (v[i] - along[label] * each[label] / length[label]).norm() / v[i].norm()
-        error = torch.maximum(off[i] + candidates.error[i], apart) + residual.resolution
-        # The nearer to the direction, the more it says.
-        weight = -error.log() if apart <= _PARALLEL else torch.zeros_like(error)
-        votes[i] = torch.stack([along[label] / length[label, 0], error, weight])
-    share, error, weight = votes.T
+    found = [
+        _along(activations[some], v[some], backward) for some in batches(len(v), backward.at_once)
+    ]
+    share, apart = (torch.cat(columns) for columns in zip(*found, strict=True))
+    error = torch.maximum(off + candidates.error, apart) + residual.resolution
+    # The nearer to the direction, the more it says.
+    weight = torch.where(apart <= _PARALLEL, -error.log(), 0.0)
     return share, error, weight.clamp(min=0.0)
+
+
+def _along(activations: Tensor, v: Tensor, backward: Backward) -> tuple[Tensor, Tensor]:
+    """Share of each sample for the label whose direction is nearest, and how far off that is."""
+    each = backward.one_of_each(activations)
+    length = each.norm(dim=2).clamp(min=torch.finfo(v.dtype).tiny)
+    along = (each @ v[:, :, None])[:, :, 0] / length
+    label = along.argmax(1, keepdim=True)
+    share = (along / length).gather(1, label)
+    best = each.take_along_dim(label[:, :, None], 1)[:, 0]
+    return share[:, 0], (v - share * best).norm(dim=1) / v.norm(dim=1)
 
 
 def _by_bias(

@@ -1,67 +1,93 @@
 """Candidates G[j] / h[j], and the merging of those that are the same sample.
 
 Merging (paper, "Deduplication") compares every candidate with its neighbours along one random
-direction, so it is linear in their number up to a sort; the paper compares all pairs.
+direction, so it is linear in their number up to a sort; the paper compares all pairs. That takes no
+more of a candidate than one number; most of them are never formed (see `gradpeel.decoder.glance`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.tolerances import MERGE
 
-__all__ = ["Candidates", "gather"]
+__all__ = ["Candidates", "Readings", "find", "gather"]
 
 _PASSES = 8
 """Groups found among rows that lie next to each other along the direction; others stay unmerged."""
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
-    """Distinct candidates, the clearest first.
+class Readings:
+    """Where distinct candidates can be read, the clearest first.
 
     Attributes:
-        neurons: (n,) the neuron each was read from, the one of its group with the least error.
+        neurons: (n,) the neuron each is read from, the one of its group with the least error.
         pairs: which neuron isolates which candidate: two index vectors, candidates (ascending) and
             neurons; each candidate's own neuron is among them.
-        coordinates: (n, width) in the residual's coordinates.
-        pre_activations: (n, neurons).
-        error: (n,) relative error of the coordinates.
+        error: (n,) relative error of the candidates' coordinates.
     """
 
     neurons: Tensor
     pairs: tuple[Tensor, Tensor]
-    coordinates: Tensor
-    pre_activations: Tensor
     error: Tensor
 
     def __len__(self) -> int:
         return len(self.neurons)
 
+    def pick(self, mask: Tensor) -> Readings:
+        """Some of them."""
+        return Readings(self.neurons[mask], _pick_pairs(self.pairs, mask), self.error[mask])
+
+    def form(self, residual: Residual) -> Candidates:
+        """The candidates themselves, read from the residual that these were found in."""
+        coordinates = residual.coordinates(self.neurons)
+        z = residual.pre_activations(coordinates)
+        return Candidates(self.neurons, self.pairs, self.error, coordinates, z)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates(Readings):
+    """Distinct candidates, formed.
+
+    Attributes:
+        coordinates: (n, width) in the residual's coordinates.
+        pre_activations: (n, neurons).
+    """
+
+    coordinates: Tensor
+    pre_activations: Tensor
+
     def pick(self, mask: Tensor) -> Candidates:
         """Some of the candidates."""
-        row, column = self.pairs
-        stays = mask[row]
         return Candidates(
             self.neurons[mask],
-            ((mask.cumsum(0) - 1)[row[stays]], column[stays]),
+            _pick_pairs(self.pairs, mask),
+            self.error[mask],
             self.coordinates[mask],
             self.pre_activations[mask],
-            self.error[mask],
         )
 
-    def isolating(self, candidate: int) -> tuple[int, ...]:
-        """The neurons that isolate one candidate."""
+    def isolating(self, chosen: Tensor) -> list[tuple[int, ...]]:
+        """For each of the chosen candidates, (n,), the neurons that isolate it."""
         row, column = self.pairs
-        return tuple(column[row == candidate].tolist())
+        ends = torch.bincount(row, minlength=len(self)).cumsum(0).tolist()
+        starts, neurons = [0, *ends], column.tolist()
+        return [tuple(neurons[starts[i] : ends[i]]) for i in chosen.tolist()]
 
 
 def gather(residual: Residual, among: Tensor, direction: Tensor) -> Candidates:
-    """Form and merge the candidates of the neurons in the mask `among`.
+    """Find the candidates of the neurons in the mask `among`, and form them all; see `find`."""
+    return find(residual, among, direction).form(residual)
+
+
+def find(residual: Residual, among: Tensor, direction: Tensor) -> Readings:
+    """Find and merge the candidates of the neurons in the mask `among`.
 
     Only those that fire at their own neuron are kept: a singleton's sample does so by definition.
 
@@ -75,43 +101,56 @@ def gather(residual: Residual, among: Tensor, direction: Tensor) -> Candidates:
     error = residual.relative_error(neurons)
     order = torch.argsort(error, stable=True)
     neurons, error = neurons[order], error[order]
-    coordinates = residual.coordinates(neurons)
-    lead = _merge(coordinates, error * residual.scale, direction)
-    leads = lead == torch.arange(len(lead))
-    kept = coordinates[leads]
+
+    def apart(first: Tensor, second: Tensor) -> Tensor:
+        between = residual.coordinates(neurons[first]) - residual.coordinates(neurons[second])
+        return rms(between)
+
+    along = residual.along(neurons, direction)
+    lead = _merge(along, error * residual.scale, apart)
+    leads = lead == torch.arange(len(lead), device=lead.device)
     by_lead = torch.argsort(lead, stable=True)
-    return Candidates(
+    return Readings(
         neurons[leads],
         ((leads.cumsum(0) - 1)[lead[by_lead]], neurons[by_lead]),
-        kept,
-        residual.pre_activations(kept),
         error[leads],
     )
 
 
-def _merge(coordinates: Tensor, error: Tensor, direction: Tensor) -> Tensor:
-    """For each row, the first that agrees with it within their errors; rows come clearest first."""
-    along = coordinates @ direction
-    lead = torch.arange(len(coordinates))
+def _pick_pairs(pairs: tuple[Tensor, Tensor], mask: Tensor) -> tuple[Tensor, Tensor]:
+    row, column = pairs
+    stays = mask[row]
+    return (mask.cumsum(0) - 1)[row[stays]], column[stays]
+
+
+def _merge(along: Tensor, error: Tensor, apart: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """For each candidate, the first that agrees with it within their errors.
+
+    Args:
+        along: (n,) the candidates, clearest first, along a unit direction.
+        error: (n,) of an entry of each.
+        apart: root mean square of the difference between some candidates and others.
+    """
+    lead = torch.arange(len(along), device=along.device)
     rest = lead
     for _ in range(_PASSES):
-        first = _first_in_run(along[rest], error[rest])
-        off = error[rest] + error[rest][first]
-        apart = (coordinates[rest] - coordinates[rest][first]).norm(dim=1)
-        same = apart <= MERGE * off * max(coordinates.shape[1], 1) ** 0.5
-        # A vague one agrees with many; it must not stand back for a clear one that is a mixture.
-        same &= error[rest] <= MERGE * error[rest][first]
-        lead = lead.index_copy(0, rest[same], rest[first[same]])
-        # Who shares the key with the first of a run, but is another vector, may be one with others.
-        rest = rest[~same]
+        first = rest[_first_in_run(along[rest], error[rest])]
+        follows = first != rest
+        rest, first = rest[follows], first[follows]
         if not len(rest):
             break
+        same = apart(rest, first) <= MERGE * (error[rest] + error[first])
+        # A vague one agrees with many; it must not stand back for a clear one that is a mixture.
+        same &= error[rest] <= MERGE * error[first]
+        lead = lead.index_copy(0, rest[same], first[same])
+        # Who shares the key with the first of a run, but is another vector, may be one with others.
+        rest = rest[~same]
     return lead
 
 
 def _first_in_run(along: Tensor, error: Tensor) -> Tensor:
     """For each row, the first of all that lie next to each other along the direction."""
-    count = torch.arange(len(along))
+    count = torch.arange(len(along), device=along.device)
     by_key = torch.argsort(along, stable=True)
     # Errors of a row's entries are independent, so along a unit direction they count once.
     far = along[by_key].diff() > MERGE * (error[by_key][1:] + error[by_key][:-1])

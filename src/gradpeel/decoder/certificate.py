@@ -49,7 +49,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gradpeel.decoder.backward import Backward
+from gradpeel.decoder.backward import Backward, Simulated
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.labelling import MOST_COPIES
 from gradpeel.decoder.measuring import measure_c, measure_v, trespassers
@@ -59,7 +59,7 @@ from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.structure import LARGEST, Structure
 from gradpeel.decoder.tolerances import CHANCE, EXACT, KINK, LOOSEST, SLACK
 
-__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail"]
+__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail", "next_layer"]
 
 _PART = 1e-3
 """Sensitivities below this part of the typical one are none."""
@@ -117,6 +117,7 @@ def certify_by_tail(
     *,
     strict: bool = True,
     counts: Tensor | None = None,
+    glanced: Simulated | None = None,
 ) -> Verdicts:
     """Simulate every candidate and test it against the residual.
 
@@ -129,17 +130,19 @@ def certify_by_tail(
             digits of the update will do as well: a sample with a trace of one that has next to no
             gradient.
         counts: (n, classes) copies with each label; by default one label is fitted to each.
+        glanced: what a first look at the candidates has shown, if there was one.
     """
     z = candidates.pre_activations
     fires = z > 0
     activations = z * fires
     # The label is fitted to the bias; the gradient at the logits shows it too, if it came along.
     tried = 1 if residual.has_next and backward.ends_at_next_layer else backward.classes
-    if counts is None:
-        counts = backward.fit_labels(activations, candidates.neurons, residual.bias)
-    else:
+    if counts is not None:
         tried = MOST_COPIES * backward.classes
-    simulated = backward.simulate(activations, counts)
+        glanced = backward.simulate(activations, counts)
+    elif glanced is None:
+        glanced = backward.glance(activations, candidates.neurons, residual.bias)
+    simulated = backward.finish(glanced)
     allowed = simulated.error(candidates.error + residual.resolution, residual.resolution)
 
     bias, again = _bias_equation(candidates, residual, simulated.c * fires, allowed)
@@ -172,11 +175,7 @@ def certify_by_tail(
     explained &= ~trespassers(residual, simulated.c * (fires & ~doubt))
     sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
     equations = torch.stack([test.equations for test in tests]).sum(0)
-    weak = (sound & (chance > CHANCE)).nonzero()[:, 0]
-    distance, more = structure.distance(simulated.c[weak] * fires[weak])
-    luck = structure.chance(distance, more)
-    chance[weak] *= luck
-    equations[weak] += torch.where(luck < 1.0, more, 0.0).long()
+    helped = _ask_structure(structure, simulated.c * fires, sound, chance, equations)
     accepted = sound & (chance <= CHANCE)
 
     v, c, off = simulated.v, simulated.c, allowed * correction
@@ -188,7 +187,6 @@ def certify_by_tail(
         off = torch.where(better, measured_off, off)
         c = v @ layer.weight
     kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
-    helped = set(weak[luck < 1.0].tolist())
     return Verdicts(
         accepted=accepted,
         sound=sound,
@@ -204,13 +202,35 @@ def certify_by_tail(
             activations=activations,
             sensitivities=measure_c(candidates, residual, c * fires, off),
             next_sensitivities=v,
-            counts=counts,
+            counts=simulated.counts,
             sample_error=error,
             sensitivity_error=off,
             kink=c * doubt,
             told=torch.zeros_like(c),
         ),
     )
+
+
+def _ask_structure(
+    structure: Structure, c: Tensor, sound: Tensor, chance: Tensor, equations: Tensor
+) -> set[int]:
+    """Ask the structure about candidates that little speaks for; tells for whom it spoke.
+
+    Args:
+        structure: the column space of the update.
+        c: (n, neurons) sensitivities.
+        sound: (n,) mask of candidates that hold but for the weight of their evidence.
+        chance: (n,) what it is so far; lowered by what is found.
+        equations: (n,) as many as that rests on; raised by what is found.
+    """
+    weak = (sound & (chance > CHANCE)).nonzero()[:, 0]
+    if not len(weak):
+        return set()
+    distance, more = structure.distance(c[weak])
+    luck = structure.chance(distance, more)
+    chance[weak] *= luck
+    equations[weak] += torch.where(luck < 1.0, more, 0.0).long()
+    return set(weak[luck < 1.0].tolist())
 
 
 def certify_by_structure(
@@ -243,9 +263,8 @@ def certify_by_structure(
     if layer is not None and residual.has_next:
         v, off = measure_v(candidates, residual, activations, candidates.error)
         unmasked = v @ layer.weight
-        distance, equations = structure.distance(unmasked * fires)
         kinds |= Evidence.NEXT_LAYER
-        whole = torch.ones_like(distance, dtype=torch.bool)
+        whole = torch.ones_like(off, dtype=torch.bool)
     else:
         v = z.new_zeros(len(z), 0 if layer is None else layer.out_features)
         start = torch.zeros_like(z)
@@ -265,13 +284,18 @@ def certify_by_structure(
     row, column = candidates.pairs
     size = torch.maximum(typical(c)[row], residual.bias[column].abs())
     gap = (c[row, column] - residual.bias[column]).abs()
-    none = torch.zeros_like(distance)
+    none = torch.zeros_like(off)
     gaps = none.scatter_reduce(0, row, gap / size, "amax")
     fits = gap <= SLACK * (residual.bias_error[column] + off[row] * size)
     fits_all = none.scatter_reduce(0, row, (~fits).double(), "amax") == 0
+    whole &= fits_all & ~trespassers(residual, unmasked * (fires & ~doubt))
+    if layer is not None and residual.has_next:
+        # The space takes a while to find: ask only where an answer is needed.
+        distance, equations = none + 1.0, none.clone()
+        distance[whole], equations[whole] = structure.distance(c[whole])
     explained = distance <= SLACK * (off + candidates.error + residual.resolution)
     explained |= distance <= min(trace, LARGEST)
-    explained &= whole & fits_all & ~trespassers(residual, unmasked * (fires & ~doubt))
+    explained &= whole
     chance = structure.chance(distance, equations)
     # A trace of another sample shows as a distance from the space.
     error = torch.maximum(candidates.error, torch.where(distance <= LARGEST, distance, 0.0))
@@ -344,21 +368,40 @@ def _bias_equation(
     return test, (none.scatter_add(0, row, luck) - worst).exp()
 
 
+def next_layer(
+    neurons: Tensor, error: Tensor, residual: Residual, own: Tensor, v: Tensor, allowed: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The next layer's residual at a candidate's neuron is a_j v: how far is it off?
+
+    Args:
+        neurons: (n,) the neuron each candidate was read from.
+        error: (n,) relative error of the candidates.
+        residual: the residual they were read from.
+        own: (n, 1) their activations a_j at their own neurons.
+        v: (n, next width) as simulated.
+        allowed: (n,) relative error of v.
+
+    Returns:
+        (n,) the worst mismatch in units of its tracked error, and (n,) relative to another sample.
+    """
+    gap = (residual.next_rows[neurons] - own * v).abs().amax(1)
+    size = v.abs().amax(1)
+    off = residual.next_error[neurons] + size * (error * residual.spread + own[:, 0] * allowed)
+    # Another sample in the mix would have a typical activation, not this neuron's, maybe tiny, one.
+    return gap / off, gap / (size * own[:, 0].clamp(min=residual.spread))
+
+
 def _next_layer(
     candidates: Candidates, residual: Residual, activations: Tensor, v: Tensor, allowed: Tensor
 ) -> _Test:
-    """The next layer's residual at the candidate's neuron is a_j v, an equation for each entry."""
+    """The test by the next layer, an equation for each entry."""
     neurons = candidates.neurons
     own = activations.gather(1, neurons[:, None])
+    units, mismatch = next_layer(neurons, candidates.error, residual, own, v, allowed)
     predicted = own * v
-    size = predicted.abs().amax(1)
     gap = (residual.next_rows[neurons] - predicted).abs().amax(1)
-    blur = candidates.error * residual.spread * v.abs().amax(1)
-    error = residual.next_error[neurons] + blur + size * allowed
-    # Another sample in the mix would have a typical activation, not this neuron's, maybe tiny, one.
-    mismatch = gap / (v.abs().amax(1) * own[:, 0].clamp(min=residual.spread))
-    luck = _luck(predicted.abs(), torch.maximum(gap, residual.resolution * size))
-    return _Test(gap / error, mismatch, luck.prod(1), (luck < 1.0).sum(1))
+    luck = _luck(predicted.abs(), torch.maximum(gap, residual.resolution * predicted.abs().amax(1)))
+    return _Test(units, mismatch, luck.prod(1), (luck < 1.0).sum(1))
 
 
 def _luck(entries: Tensor, gap: Tensor) -> Tensor:

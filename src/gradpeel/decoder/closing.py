@@ -1,7 +1,8 @@
 """The end of a cascade: turn what is certified into samples, and hold them against the update.
 
 A set of samples that reproduces the whole update, all layers, proves more than its certificates
-(paper, section "Certification"): nothing else is in there.
+(paper, section "Certification"): nothing else is in there. At the target, which may be as wide as
+an image has pixels, gradients are compared in random directions: two that differ agree in none.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import copy
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gradpeel import client
 from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.batch_size import Vote
 from gradpeel.decoder.ledger import Ledger
+from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.tolerances import CHANCE, MERGE, STATED
+from gradpeel.decoder.wide import batches
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
 
@@ -27,12 +29,17 @@ __all__ = ["close"]
 _DIFFERENT = 1e-3
 """Numbers this far from what a sample was certified by are others."""
 
+_DIRECTIONS = 8
+"""Random directions in which numbers are compared."""
+
+_AT_ONCE = 32
+"""Samples turned back at once."""
+
 _ALIEN = 0.1
 """Noise, relative to the gradient, from which on the update may as well be of other weights."""
 
 
 def close(
-    model: nn.Module,
     target: Target,
     update: Update,
     *,
@@ -51,8 +58,7 @@ def close(
     """Tell what a cascade has found.
 
     Args:
-        model: the network.
-        target: its target, in float64.
+        target: the target of the network, its tail in float64.
         update: what was sent.
         ledger: the certified samples.
         residual: what is left without them.
@@ -66,25 +72,29 @@ def close(
         vague: something was too inexact to be certified.
         ambiguous: sources of samples that the structure cannot tell from mixtures after all.
     """
-    rows = ledger.rows()
     # Nobody is reported who is still on trial.
-    kept = _agrees(rows, target, ledger, residual) & (ledger.chances <= CHANCE)
+    kept = _agrees(ledger, residual) & (ledger.chances <= CHANCE)
     alone = [Evidence.BIAS not in kind for kind in ledger.evidence]
-    doubted = torch.tensor([source in ambiguous for source in ledger.sources.tolist()])
+    doubted = [source in ambiguous for source in ledger.sources.tolist()]
     if len(ledger):
-        kept &= ~(torch.tensor(alone) & doubted)
-    samples = target.front.invert(rows[kept], sample_shape)
-    counts = ledger.peeled.counts[kept].long()
+        kept &= ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
+    known = ledger.peeled.pick(kept)
+    counts = known.counts.long()
     places = kept.nonzero()[:, 0].tolist()
     labelled = counts.sum(1) > 0
     if not bool(kept.all()):
         # What was withdrawn is not explained.
         residual = residual.clone()
         residual.restore()
-        residual.subtract(ledger.peeled.pick(kept))
+        residual.subtract(known)
     if backward is not None and bool(labelled.all()):
         gap, mismatch = _check(
-            model, update, samples, counts, backward=backward, target=target, quiet=residual.quiet
+            update,
+            known,
+            ledger.combinations()[kept],
+            backward=backward,
+            target=target,
+            residual=residual,
         )
     else:
         gap, mismatch = _left(residual)
@@ -98,14 +108,14 @@ def close(
         size = None if size is None or not 0 < found <= size else size
     everything = size is not None and found == size
     return Recovery(
-        samples=samples,
+        samples=_samples(ledger.rows(kept), target, sample_shape),
         labels=ledger.labels[kept],
         multiplicities=counts.sum(1),
         label_counts=tuple(
-            {label: int(row[label]) for label in row.nonzero()[:, 0].tolist()} for row in counts
+            {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()
         ),
         residuals=ledger.residuals[kept],
-        errors=STATED * ledger.peeled.sample_error[kept],
+        errors=STATED * known.sample_error,
         chances=ledger.chances[kept],
         equations=ledger.equations[kept],
         evidence=tuple(ledger.evidence[i] | everywhere for i in places),
@@ -132,49 +142,78 @@ def _scale_tells(update: Update, backward: Backward | None) -> bool:
     return backward is not None and mean and backward.loss.class_weights is None
 
 
-def _agrees(rows: Tensor, target: Target, ledger: Ledger, residual: Residual) -> Tensor:
+def _samples(rows: Tensor, target: Target, sample_shape: tuple[int, ...] | None) -> Tensor:
+    """Turn rows into samples, in their place: there may not be room for both."""
+    shape = target.front.invert(rows[:0], sample_shape).shape[1:]
+    for some in batches(len(rows), _AT_ONCE):
+        rows[some] = target.front.invert(rows[some], sample_shape).flatten(1)
+    return rows.view(len(rows), *shape)
+
+
+def _agrees(ledger: Ledger, residual: Residual) -> Tensor:
     """(n,) mask: samples whose numbers are those they were certified by.
 
-    The cascade works with pre-activations; the numbers come from another system of equations. A
-    sample for which the two do not agree is withdrawn.
+    The cascade works with coordinates; the numbers come from another system of equations. A sample
+    for which the two do not agree, as random directions show, is withdrawn.
     """
-    peeled = ledger.peeled
-    given = residual.pre_activations(peeled.coordinates)
-    off = rms(target.pre_activations(rows) - given) / residual.spread
+    peeled, sent = ledger.peeled, residual.sent.rows
+    generator = torch.Generator().manual_seed(0)
+    mix = torch.randn(sent.shape[1], _DIRECTIONS, generator=generator, dtype=sent.dtype)
+    mix = mix.to(sent.device) / math.sqrt(sent.shape[1])
+    off = rms(ledger.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
     return off <= torch.clamp(MERGE * peeled.sample_error, min=_DIFFERENT)
 
 
 def _check(
-    model: nn.Module,
     update: Update,
-    samples: Tensor,
-    counts: Tensor,
+    known: Peeled,
+    combinations: Tensor,
     *,
     backward: Backward,
     target: Target,
-    quiet: Tensor,
+    residual: Residual,
 ) -> tuple[float, float]:
-    """Compare the recovered samples' own gradient with the update.
+    """Compare the own gradient of samples, given as combinations too, with the update.
 
     Returns the relative gap over all layers, and the worst one over explained neurons.
     """
-    sent = update.gradients
-    if not len(samples):
+    if not len(known):
         return 1.0, 0.0
+    z = residual.pre_activations(known.coordinates)
+    c, own = _gradients(z, known.counts.long(), target=target, backward=backward)
+    own[target.bias_name] = c.sum(0)
+    sent = dict(update.gradients)
+    wide = target.weight_name
+    # Samples are combinations of what was sent, so their gradient is known in the same directions.
+    own[wide], sent[wide] = c.T @ (combinations @ residual.sketch), residual.sketch
+    gap = {name: g.double() - own[name] if name in own else g.double() for name, g in sent.items()}
+    left, size = gap[wide].norm(dim=1), sent[wide].norm(dim=1)
+    return norm(gap) / (norm(sent) or 1.0), _worst(left, size, residual.quiet)
+
+
+def _gradients(
+    z: Tensor, counts: Tensor, *, target: Target, backward: Backward
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Sensitivities (n, neurons) of samples, and gradients by name of all that stands behind them.
+
+    Args:
+        z: (n, neurons) pre-activations.
+        counts: (n, classes) copies with each label.
+        target: the target.
+        backward: the client's backward pass.
+    """
     which, labels = counts.nonzero(as_tuple=True)
     times = counts[which, labels]
-    worker = copy.deepcopy(model).double().requires_grad_(requires_grad=True)
-    own = client.gradients(
-        worker,
-        samples[which.repeat_interleave(times)],
-        labels.repeat_interleave(times),
-        share=backward.share,
-        loss=backward.loss,
-    )
-    gap = {name: gradient.double() - own[name] for name, gradient in sent.items()}
-    left = gap[target.weight_name].norm(dim=1)
-    size = sent[target.weight_name].double().norm(dim=1)
-    return norm(gap) / (norm(sent) or 1.0), _worst(left, size, quiet)
+    tail = copy.deepcopy(target.tail).requires_grad_(requires_grad=True)
+    parameters = tail.named_by_model()
+    with torch.enable_grad():
+        activations = z.relu().requires_grad_()
+        logits = tail(activations)[which.repeat_interleave(times)]
+        total = backward.loss.total(logits, labels.repeat_interleave(times)) * backward.share
+        found = torch.autograd.grad(
+            total, [activations, *parameters.values()], materialize_grads=True
+        )
+    return found[0] * (z > 0), dict(zip(parameters, found[1:], strict=True))
 
 
 def _left(residual: Residual) -> tuple[float, float]:

@@ -72,6 +72,14 @@ class Fit:
         solution: Tensor = torch.linalg.solve_triangular(self.r, self.q.T @ weighted, upper=True)
         return solution / self.size[:, None]
 
+    def combinations(self, neurons: int) -> Tensor:
+        """(n, neurons) the unknowns as combinations of what was observed."""
+        weighted = (self.q * self.weights).T
+        found = self.r.new_zeros(len(self.r), neurons)
+        solution = torch.linalg.solve_triangular(self.r, weighted, upper=True)
+        found[:, self.equations] = solution / self.size[:, None]
+        return found
+
     def error_of(self, combinations: Tensor) -> Tensor:
         """(m,) standard error of combinations (n, m) of the unknowns.
 

@@ -1,18 +1,21 @@
-"""The samples certified so far, and the system of equations that turns them into numbers.
+"""The samples certified so far, as combinations of what was sent.
 
 In neuron space the cascade never forms a sample. It need not: a sample's source neuron held nothing
 but that sample and samples certified in earlier rounds, so
 
     G[src] = L X,   L[i, k] = sensitivity of sample k at the source neuron of sample i,
 
-is triangular in the order of certification, and one substitution against the update as it was sent
-yields all samples. On the diagonal stands what the candidate was divided by, the residual bias.
+is triangular in the order of certification. On the diagonal stands what the candidate was divided
+by, the residual bias. Solving it for unit vectors in place of G[src] gives each sample as a
+combination of the rows of G, a number for each neuron; nothing in it is as wide as the features.
+Only at the end, X = combinations G.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
@@ -20,9 +23,14 @@ from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.refinement import Refined
+from gradpeel.decoder.residual import rms
 from gradpeel.decoder.tolerances import CHANCE, NOTHING, SAME, SLACK, STANDS_OUT
+from gradpeel.decoder.wide import combine
 
 __all__ = ["Ledger"]
+
+_DIRECTIONS = 2
+"""Random directions in which different samples hardly ever agree."""
 
 _ALIKE = 0.03
 """Different samples may be this near to each other, relative to the typical size of an entry."""
@@ -32,36 +40,55 @@ class Ledger:
     """Certified samples in the order they were certified."""
 
     def __init__(
-        self, gradient: Tensor, *, direction: Tensor, scale: float, next_width: int, classes: int
+        self, gradient: Tensor, *, width: int, scale: float, next_width: int, classes: int
     ) -> None:
         """Start empty.
 
         Args:
             gradient: (neurons, features) weight gradient of the target, as it was sent.
-            direction: (width,) unit vector along which samples are compared first.
+            width: number of a candidate's coordinates.
             scale: typical size of a candidate's coordinates.
             next_width: width of the next layer, 0 where there is none.
             classes: number of classes.
         """
         self._gradient = gradient
         self._scale = scale
-        self._direction = direction
-        neurons, features = gradient.shape
-        self.peeled = Peeled.none(
-            width=len(direction), neurons=neurons, next_width=next_width, classes=classes
+        # Samples are compared along a few random directions first.
+        generator = torch.Generator().manual_seed(0)
+        directions = torch.randn(width, _DIRECTIONS, generator=generator, dtype=torch.float64)
+        self._directions = functional.normalize(directions, dim=0).to(gradient.device)
+        none = Peeled.none(
+            width=width,
+            neurons=len(gradient),
+            next_width=next_width,
+            classes=classes,
+            device=gradient.device,
         )
-        self._rows = torch.zeros(0, features, dtype=torch.float64)
-        self.sources = torch.zeros(0, dtype=torch.long)
-        self.own = torch.zeros(0, dtype=torch.float64)
-        self.rounds = torch.zeros(0, dtype=torch.long)
-        self.residuals = torch.zeros(0, dtype=torch.float64)
-        self.chances = torch.zeros(0, dtype=torch.float64)
-        self.equations = torch.zeros(0, dtype=torch.long)
+        # Entered round by round, joined when somebody asks for all of them.
+        self._entered: list[Peeled] = []
+        self.peeled = none
+        self._combinations = none.sensitivities
+        numbers, counts = none.sample_error, none.sample_error.long()
+        self.sources = self.rounds = self.equations = counts
+        self.own = self.residuals = self.chances = numbers
         self.isolating: list[tuple[int, ...]] = []
         self.evidence: list[Evidence] = []
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    @property
+    def peeled(self) -> Peeled:
+        """All samples, as the residual needs them."""
+        if len(self._entered) > 1:
+            self._entered = [Peeled.joined(self._entered)]
+        return self._entered[0]
+
+    @peeled.setter
+    def peeled(self, values: Peeled) -> None:
+        self._entered = [values]
+        self._copies = _copies(values)
+        self._along = values.coordinates @ self._directions
 
     @property
     def labels(self) -> Tensor:
@@ -71,16 +98,21 @@ class Ledger:
     @property
     def copies(self) -> int:
         """Number of samples of the batch that these are, all copies counted."""
-        return int(self.peeled.counts.sum(1).clamp(min=1).sum())
+        return self._copies
 
     def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
         """(n,) mask: which of these candidates are a sample that is in the ledger already."""
-        known = self.peeled
-        return self._agree(coordinates, error, known.coordinates, known.sample_error).any(1)
+        known = torch.cat([part.sample_error for part in self._entered])
+        near = self._near(coordinates @ self._directions, error, self._along, known)
+        if not bool(near.any()):
+            return near.any(1)
+        return self._agree(near, coordinates, error, self.peeled.coordinates, known).any(1)
 
     def distinct(self, coordinates: Tensor, error: Tensor) -> Tensor:
         """(n,) mask that keeps the first of candidates that are the same sample."""
-        return ~self._agree(coordinates, error, coordinates, error).tril(-1).any(1)
+        along = coordinates @ self._directions
+        near = self._near(along, error, along, error).tril(-1)
+        return ~self._agree(near, coordinates, error, coordinates, error).any(1)
 
     def add(
         self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor, own: Tensor, number: int
@@ -90,14 +122,16 @@ class Ledger:
         `own`, (n,), is the residual bias at the neuron that each was read from.
         """
         peeled = verdicts.peeled.pick(chosen)
-        self.peeled = self.peeled.join(peeled)
+        self._entered.append(peeled)
+        self._copies += _copies(peeled)
+        self._along = torch.cat([self._along, peeled.coordinates @ self._directions])
         self.sources = torch.cat([self.sources, candidates.neurons[chosen]])
         self.own = torch.cat([self.own, own])
-        self.rounds = torch.cat([self.rounds, torch.full((len(chosen),), number)])
+        self.rounds = torch.cat([self.rounds, torch.full_like(chosen, number)])
         self.residuals = torch.cat([self.residuals, verdicts.mismatch[chosen]])
         self.chances = torch.cat([self.chances, verdicts.chance[chosen]])
         self.equations = torch.cat([self.equations, verdicts.equations[chosen]])
-        self.isolating += [candidates.isolating(i) for i in chosen.tolist()]
+        self.isolating += candidates.isolating(chosen)
         self.evidence += [verdicts.evidence[i] for i in chosen.tolist()]
         return peeled
 
@@ -108,10 +142,9 @@ class Ledger:
             refined: the same samples, refined.
             bias: (neurons,) bias gradient of the target, as it was sent.
         """
-        known = torch.cat([self._gradient.double(), bias[:, None]], 1)
-        fitted = refined.fit.solve(known)
-        fitted = fitted[:, :-1] / fitted[:, -1:]
-        self._rows = torch.where(refined.better[:, None], fitted, self.rows())
+        fitted = refined.fit.combinations(len(bias))
+        fitted = fitted / (fitted @ bias)[:, None]
+        self._combinations = torch.where(refined.better[:, None], fitted, self.combinations())
         self.peeled = refined.peeled
 
     def followers(self, error: Tensor) -> Tensor:
@@ -142,7 +175,7 @@ class Ledger:
 
     def keep(self, kept: Tensor) -> None:
         """Strike out all samples that the mask `kept` (n,) leaves out."""
-        self._rows = self.rows()[kept]
+        self._combinations = self.combinations()[kept]
         self.peeled = self.peeled.pick(kept)
         for name in ("sources", "own", "rounds", "residuals", "chances", "equations"):
             setattr(self, name, getattr(self, name)[kept])
@@ -152,34 +185,40 @@ class Ledger:
 
     def values(self) -> tuple[Peeled, Tensor]:
         """The samples as they are known now, for `revert`."""
-        return self.peeled, self.rows()
+        return self.peeled, self.combinations()
 
     def revert(self, values: tuple[Peeled, Tensor]) -> None:
         """Put the first samples back to what was known of them earlier."""
-        peeled, rows = values
-        later = torch.arange(len(peeled), len(self))
-        self._rows = torch.cat([rows, self.rows()[later]])
-        self.peeled = peeled.join(self.peeled.pick(later))
+        peeled, combinations = values
+        later = torch.arange(len(peeled), len(self), device=combinations.device)
+        self._combinations = torch.cat([combinations, self.combinations()[later]])
+        self.peeled = Peeled.joined([peeled, self.peeled.pick(later)])
 
-    def rows(self) -> Tensor:
-        """(n, features) the certified samples at the target's input, by forward substitution."""
-        done = len(self._rows)
+    def combinations(self) -> Tensor:
+        """(n, neurons) the certified samples as combinations of the weight gradient's rows."""
+        done = len(self._combinations)
         if done < len(self):
-            self._rows = torch.cat([self._rows, self._substitute(done)])
-        return self._rows
+            self._combinations = torch.cat([self._combinations, self._substitute(done)])
+        return self._combinations
+
+    def rows(self, kept: Tensor | None = None) -> Tensor:
+        """(n, features) the certified samples at the target's input, or some of them."""
+        wanted = self.combinations()
+        return combine(wanted if kept is None else wanted[kept], self._gradient)
 
     def _substitute(self, done: int) -> Tensor:
         """The samples from the `done`-th on, given those before."""
-        new = self.sources[done:]
-        known = self._gradient[new].double()
-        if done:
-            known -= self.peeled.sensitivities[:done, new].T @ self._rows
+        new, c = self.sources[done:], self.peeled.sensitivities
         # Those of one round were read from the same residual: none was taken out of another.
         rounds = self.rounds[done:]
-        lower = self.peeled.sensitivities[done:, new].T * (rounds < rounds[:, None])
+        lower = c[done:, new].T * (rounds < rounds[:, None])
         lower = lower + self.own[done:].diag()
-        solved: Tensor = torch.linalg.solve_triangular(lower, known, upper=False)
-        return solved
+        unit = torch.eye(len(new), dtype=c.dtype, device=c.device)
+        inverse = torch.linalg.solve_triangular(lower, unit, upper=False)
+        found = c.new_zeros(len(new), c.shape[1]).index_add_(1, new, inverse)
+        if done:
+            found -= inverse @ (c[:done, new].T @ self._combinations)
+        return found
 
     def read(self, candidates: Candidates, chosen: Tensor, own: Tensor) -> Tensor:
         """(n, features) what chosen candidates are as samples, before they are entered.
@@ -190,22 +229,41 @@ class Ledger:
             own: (n,) the residual bias at their own neurons.
         """
         neurons = candidates.neurons[chosen]
-        known = self._gradient[neurons].double()
-        if len(self):
-            known -= self.peeled.sensitivities[:, neurons].T @ self.rows()
-        return known / own[:, None]
+        known = self._unit_vectors(neurons)
+        known -= self.peeled.sensitivities[:, neurons].T @ self.combinations()
+        return combine(known / own[:, None], self._gradient)
 
-    def _agree(self, these: Tensor, error: Tensor, those: Tensor, other: Tensor) -> Tensor:
-        """(n, m) mask of pairs whose root-mean-square distance is within their errors."""
-        both = torch.maximum(error[:, None], other)
+    def _unit_vectors(self, neurons: Tensor) -> Tensor:
+        return functional.one_hot(neurons, len(self._gradient)).to(self._combinations.dtype)
+
+    def _tolerance(self, error: Tensor, other: Tensor) -> Tensor:
+        """How far apart readings with these errors may be and still be of one sample."""
+        both = torch.maximum(error, other)
         # A vague reading would pass for many samples.
         far = torch.clamp(SLACK * both, max=_ALIKE)
-        tolerance = torch.maximum(far, NOTHING * both).clamp(min=SAME) * self._scale
-        width = these.shape[1] ** 0.5
-        # Along a unit direction vectors are no farther apart than they are: most pairs end here.
-        along = these @ self._direction, those @ self._direction
-        agree: Tensor = (along[0][:, None] - along[1]).abs() <= width * tolerance
-        first, second = agree.nonzero(as_tuple=True)
-        apart = (these[first] - those[second]).norm(dim=1)
-        agree[first, second] = apart <= width * tolerance[first, second]
-        return agree
+        return torch.maximum(far, NOTHING * both).clamp(min=SAME) * self._scale
+
+    def _near(self, these: Tensor, error: Tensor, those: Tensor, other: Tensor) -> Tensor:
+        """(n, m) mask of pairs that may be the same sample, as far as the directions show.
+
+        Along a unit direction vectors are no farther apart than they are: most pairs end here.
+        """
+        width = len(self._directions) ** 0.5
+        apart = (these[:, None] - those).abs().amax(2)
+        near: Tensor = apart <= width * self._tolerance(error[:, None], other)
+        return near
+
+    def _agree(
+        self, near: Tensor, these: Tensor, error: Tensor, those: Tensor, other: Tensor
+    ) -> Tensor:
+        """(n, m) mask of near pairs whose root-mean-square distance is within their errors."""
+        first, second = near.nonzero(as_tuple=True)
+        apart = rms(these[first] - those[second])
+        return near.index_put(
+            (first, second), apart <= self._tolerance(error[first], other[second])
+        )
+
+
+def _copies(peeled: Peeled) -> int:
+    """Number of samples of the batch that these are; one of unknown labels counts as one."""
+    return int(peeled.counts.sum(1).clamp(min=1).sum())

@@ -18,9 +18,14 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.tolerances import ROUNDING
+from gradpeel.decoder.wide import mean_square, norms_of_products
 from gradpeel.target import Target
 
 __all__ = ["NoiseFloor", "noise_floor"]
+
+
+_ENOUGH = 64
+"""Neurons that show whether there is noise."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +48,18 @@ class NoiseFloor:
     broken: float = 0.0
 
 
-def noise_floor(target: Target, weight: Tensor, bias: Tensor, next_rows: Tensor) -> NoiseFloor:
+def noise_floor(
+    target: Target, weight: Tensor, bias: Tensor, next_rows: Tensor, own: Tensor
+) -> NoiseFloor:
     """Estimate the noise on an update.
 
     Args:
-        target: the target, in float64.
+        target: the target.
         weight: (neurons, features) its weight gradient as it was sent.
         bias: (neurons,) its bias gradient.
         next_rows: (neurons, next width) the next layer's weight gradient; no columns without one,
             and then nothing is known of noise.
+        own: (neurons,) W1[j] . G[j].
 
     Returns:
         The noise, 0 where roundings explain all there is.
@@ -60,26 +68,29 @@ def noise_floor(target: Target, weight: Tensor, bias: Tensor, next_rows: Tensor)
     if layer is None or not next_rows.shape[1]:
         return NoiseFloor()
     resolution = float(torch.finfo(weight.dtype).eps)
-    g, h, d = weight.double(), bias.double(), next_rows.double()
-    ahead, behind = layer.weight.double().T, target.weight
-    parts = ahead * d, behind * g, (target.bias * h)[:, None]
-    gap = parts[0].sum(1) - parts[1].sum(1) - parts[2].sum(1)
+    h, d = bias.double(), next_rows.double()
+    ahead = layer.weight.double().T
+    of_bias = target.bias.double() * h
+    gap = (ahead * d).sum(1) - own - of_bias
+    some = torch.arange(0, len(h), max(1, len(h) // _ENOUGH), device=h.device)
     # Roundings of the terms are independent: they add up in squares.
-    terms = torch.stack([part.norm(dim=1) for part in parts]).norm(dim=0)
-    rounding = ROUNDING * resolution * terms
-    live = rounding > 0
-    if not bool(live.any()) or float((gap[live].abs() / rounding[live]).median()) <= 1.0:
+    parts = (ahead * d)[some].norm(dim=1), norms_of_products(target.weight, weight, some)
+    terms = torch.stack([*parts, of_bias[some]]).norm(dim=0)
+    live = terms > 0
+    broken = float((gap[some][live].abs() / terms[live]).median()) if bool(live.any()) else 0.0
+    if broken <= ROUNDING * resolution:
         return NoiseFloor()
-    total, of_next, of_weight = (float(v.square().sum()) for v in (gap, ahead, behind))
-    sigma = min(_smallest_spread(g), math.sqrt(total / of_weight) if of_weight else 0.0)
+    total, of_next = float(gap.norm()) ** 2, float(ahead.norm()) ** 2
+    of_weight = mean_square(target.weight) * target.weight.numel()
+    sigma = min(_smallest_spread(weight), math.sqrt(total / of_weight) if of_weight else 0.0)
     left = max(0.0, total - sigma**2 * of_weight)
-    relative = sigma / (float(g.std(correction=0)) or 1.0)
+    relative = sigma / (math.sqrt(mean_square(weight, centred=True)) or 1.0)
     return NoiseFloor(
         weight=sigma,
         bias=relative * float(h.std(correction=0)),
         next_weight=math.sqrt(left / of_next) if of_next else 0.0,
         relative=relative,
-        broken=float((gap[live].abs() / terms[live]).median()),
+        broken=broken,
     )
 
 
@@ -91,6 +102,6 @@ def _smallest_spread(gradient: Tensor) -> float:
     neurons, features = gradient.shape
     count = max(1, min(neurons, features) // 2)
     generator = torch.Generator().manual_seed(0)
-    some = torch.randperm(features, generator=generator)[:count]
-    smallest = float(torch.linalg.svdvals(gradient[:, some])[-1])
+    some = torch.randperm(features, generator=generator)[:count].to(gradient.device)
+    smallest = float(torch.linalg.svdvals(gradient[:, some].double())[-1])
     return smallest / (math.sqrt(neurons) - math.sqrt(count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -39,7 +40,15 @@ class Peeled:
     told: Tensor
 
     @classmethod
-    def none(cls, *, width: int, neurons: int, next_width: int, classes: int) -> Peeled:
+    def none(
+        cls,
+        *,
+        width: int,
+        neurons: int,
+        next_width: int,
+        classes: int,
+        device: torch.device | None = None,
+    ) -> Peeled:
         """No samples yet."""
         wide = {"coordinates": width, "next_sensitivities": next_width, "counts": classes}
         flat = {"sample_error", "sensitivity_error"}
@@ -48,6 +57,7 @@ class Peeled:
                 field.name: torch.zeros(
                     (0,) if field.name in flat else (0, wide.get(field.name, neurons)),
                     dtype=torch.float64,
+                    device=device,
                 )
                 for field in fields(cls)
             }
@@ -58,14 +68,17 @@ class Peeled:
 
     def pick(self, index: Tensor) -> Peeled:
         """Some of the samples."""
+        if index.dtype == torch.bool and bool(index.all()):
+            return self
         return Peeled(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
-    def join(self, other: Peeled) -> Peeled:
-        """These samples, then the others."""
-        return Peeled(
+    @classmethod
+    def joined(cls, parts: Sequence[Peeled]) -> Peeled:
+        """The samples of all parts, in their order."""
+        return cls(
             **{
-                field.name: torch.cat([getattr(self, field.name), getattr(other, field.name)])
-                for field in fields(self)
+                field.name: torch.cat([getattr(part, field.name) for part in parts])
+                for field in fields(cls)
             }
         )
 

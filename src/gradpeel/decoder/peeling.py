@@ -16,25 +16,22 @@ Example:
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from enum import IntEnum
 
 import torch
 from torch import Tensor, nn
 
-from gradpeel.decoder.alike import fire_alike
 from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.batch_size import Vote, vote
-from gradpeel.decoder.candidates import Candidates, gather
-from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
+from gradpeel.decoder.candidates import Candidates, Readings, find
+from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.closing import close
+from gradpeel.decoder.judging import Judge, Stage
 from gradpeel.decoder.kinks import tell_kinks
-from gradpeel.decoder.labelling import MOST_COPIES, labels_of, tally
+from gradpeel.decoder.labelling import MOST_COPIES, labels_of
 from gradpeel.decoder.ledger import Ledger
-from gradpeel.decoder.measuring import measure_v
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.refinement import refine
 from gradpeel.decoder.residual import Residual
@@ -44,7 +41,6 @@ from gradpeel.decoder.tolerances import (
     CLEAR,
     CONFIRMS,
     COPY,
-    MOST_TRACE,
     NOTHING,
     SLACK,
     SPECULATIVE,
@@ -107,28 +103,14 @@ def peel(
     return peeling.recovery()
 
 
-class Stage(IntEnum):
-    """How hard the cascade looks for the next sample."""
-
-    STRICT = 0
-    """Every mismatch is explained by the tracked error."""
-    LENIENT = 1
-    """A trace of a sample with next to no gradient may be left in it."""
-    MEASURED = 2
-    """Its gradient may be that of several copies, or anything: what counts is the structure."""
-    SPECULATIVE = 3
-    """Little speaks for it yet."""
-
-
 class Peeling:
     """A cascade under way: iterate over it for its rounds, then ask for the `recovery`.
 
-    Takes the arguments of `peel`.
-
-    Attributes:
-        tried: number of candidates judged so far.
+    Takes the arguments of `peel`. The model and the update must not change meanwhile: nothing is
+    copied that is large.
     """
 
+    @torch.no_grad()
     def __init__(
         self,
         model: nn.Module,
@@ -141,17 +123,13 @@ class Peeling:
     ) -> None:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
-        # All of it is decoded on the CPU, wherever the model lives.
-        self._model = copy.deepcopy(model).cpu()
-        self._update = update = replace(
-            update, gradients={name: g.detach().cpu() for name, g in update.gradients.items()}
-        )
-        self._target = target = split(self._model).to(dtype=torch.float64)
-        _check_belongs(self._model, target, update, whole=loss is not None)
+        self._update = update
+        self._target = target = split(model, share=True).computing_in_float64()
+        _check_belongs(model, target, update, whole=loss is not None)
         if data_range is not None and not data_range[0] < data_range[1]:
             raise InputError(f"data_range={data_range}: expected the smaller value first")
         # A shape that does not fit is told now, not after the cascade.
-        empty = torch.zeros(0, target.features, dtype=torch.float64)
+        empty = target.bias.new_zeros(0, target.features)
         target.front.invert(empty, sample_shape)
         self._sample_shape = sample_shape
         self._range = data_range
@@ -159,56 +137,69 @@ class Peeling:
         # Fixed seed: any direction does, but the same update must always decode the same way.
         generator = torch.Generator().manual_seed(0)
         direction = torch.randn(residual.rows.shape[1], generator=generator, dtype=torch.float64)
-        self._direction = direction / direction.norm()
+        self._direction = (direction / direction.norm()).to(target.bias)
         coin = torch.rand(target.neurons, generator=generator)
-        self._signs = torch.where(coin < 0.5, -1.0, 1.0).double()
+        self._signs = torch.where(coin < 0.5, -1.0, 1.0).to(target.bias)
         self._loss = (
             loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
         )
         self._classes = 0
         if self._loss is not None:
-            nothing = torch.zeros(1, target.neurons, dtype=torch.float64)
-            self._classes = target.tail(nothing).shape[1]
+            self._classes = target.tail(torch.zeros_like(target.bias)[None]).shape[1]
         layer = target.tail.next_layer
         self._ledger = Ledger(
             update.gradients[target.weight_name],
-            direction=self._direction,
+            width=residual.rows.shape[1],
             scale=residual.scale,
             next_width=0 if layer is None else layer.out_features,
             classes=self._classes,
         )
         self._batch_size = update.batch_size
         self._vote: Vote | None = None
-        self._backward: Backward | None = None
-        self._structure = Structure(residual.sent, update.batch_size)
+        self._judge = Judge(
+            target.tail,
+            self._ledger,
+            Structure(residual.sent, update.batch_size),
+            classes=self._classes,
+        )
         self._trace: list[Round] = []
         self._refined_at = 0
-        self._confirmations = torch.zeros(0, dtype=torch.long)
+        self._confirmations = self._ledger.rounds
         self._refuted: set[int] = set()
         self._ambiguous: set[int] = set()
         self._trusted = self._ledger.values()
         self._vague = False
-        self.tried = 0
 
+    @property
+    def tried(self) -> int:
+        """Number of candidates judged so far."""
+        return self._judge.tried
+
+    @torch.no_grad()
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
         residual, ledger = self._residual, self._ledger
         start = float(residual.bias.norm()) or 1.0
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
-        everywhere = torch.ones_like(residual.quiet)
-        candidates = gather(residual, everywhere, self._direction)
-        self._structure.watch(candidates.pre_activations > 0)
-        self._learn_share(candidates)
-        touched, stage = everywhere, Stage.STRICT
+        touched = everywhere = torch.ones_like(residual.quiet)
+        readings = find(residual, everywhere, self._direction)
+        self._judge.watch(readings, residual)
+        first_look = self._learn_share(readings)
+        stage = Stage.STRICT
         while True:
             if ledger.copies >= (self._batch_size or len(everywhere)):
                 if not self._settle_speculations():
                     break
                 touched = everywhere
-            candidates, verdicts = self._certify(gather(residual, touched, self._direction), stage)
+            if first_look is None:
+                readings = find(residual, touched, self._direction)
+            candidates, verdicts = first_look or self._judge.judge(readings, residual, stage)
+            first_look = None
             chosen = self._choose(candidates, verdicts, speculate=stage is Stage.SPECULATIVE)
             self._vague |= bool(verdicts.vague.any())
+            if not self._on_trial:
+                self._ambiguous.update(ledger.sources[self._judge.alike].tolist())
             if not len(chosen):
                 touched, harder = everywhere, self._after_a_stall(stage)
                 if harder is None:
@@ -223,8 +214,8 @@ class Peeling:
             touched = residual.subtract(peeled)
             round_ = Round(
                 number=len(self._trace) + 1,
-                looked_at=len(candidates.pairs[0]),
-                distinct=len(candidates),
+                looked_at=len(readings.pairs[0]),
+                distinct=len(readings),
                 sources=candidates.neurons[chosen],
                 labels=labels_of(peeled.counts),
                 fires=peeled.activations > 0,
@@ -235,7 +226,7 @@ class Peeling:
             yield round_
             # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
             # more: do not wait for the stall.
-            worn = WORN if self._backward is not None else WORN_MEASURED
+            worn = WORN if self._judge.backward is not None else WORN_MEASURED
             if float(peeled.sample_error.max()) > worn and self._refine():
                 touched = everywhere
         if len(ledger) and float(ledger.peeled.sample_error.max()) > math.sqrt(residual.resolution):
@@ -250,155 +241,56 @@ class Peeling:
                 return stage
             if self._tell_kinks():
                 return stage
-        if stage < self._last_stage:
+        if stage < self._judge.last_stage:
             return Stage(stage + 1)
         return Stage.STRICT if self._settle_speculations() else None
 
-    @property
-    def _last_stage(self) -> Stage:
-        """Speculation needs a simulation to hold against, and patterns that tell samples apart.
-
-        With two classes the gradients of all samples are parallel, so that two of them subtracted
-        as one leave the same as both: what follows confirms nothing.
-        """
-        backward = self._backward
-        can = backward is not None and backward.classes > 2 and self._structure.is_diverse
-        return Stage.SPECULATIVE if can else Stage.MEASURED
-
-    def _learn_share(self, candidates: Candidates) -> None:
+    def _learn_share(self, readings: Readings) -> tuple[Candidates, Verdicts] | None:
         """Set up the simulation; where the weight of a sample is unknown or wrong, find it.
 
         Args:
-            candidates: those of the whole update.
+            readings: the candidates of the whole update.
+
+        Returns:
+            What is said of them, if they were judged with the weight that holds.
         """
         if self._loss is None:
-            return
-        residual, update = self._residual, self._update
+            return None
+        judge, residual, update = self._judge, self._residual, self._update
         weighted = self._loss.class_weights is not None and update.reduction == "mean"
         share = None if weighted else update.share
-        self._backward = Backward(
+        backward = Backward(
             self._target.tail,
             self._loss,
             share or 1.0,
             self._signs * residual.spread,
             self._classes,
         )
-        if share is not None and len(candidates):
-            found = self._certify(candidates, Stage.STRICT)[1].accepted
-            if bool(found.any()) or update.reduction == "sum":
-                return
-        found_share = None
-        if len(candidates):
-            found_share = vote(candidates, residual, self._backward, whole=not weighted)
-        if found_share is None:
-            self._backward = self._backward if share is not None else None
-            return
-        backward = replace(self._backward, share=found_share.share)
-        holds = certify_by_tail(candidates, residual, backward, self._structure).accepted
+        said = None
+        if share is not None:
+            judge.backward = backward
+            said = judge.judge(readings, residual, Stage.STRICT)
+            if bool(said[1].accepted.any()) or update.reduction == "sum":
+                return said
+        found = vote(readings, residual, backward, whole=not weighted) if len(readings) else None
+        if found is None:
+            return said
+        judge.backward = replace(backward, share=found.share)
+        holds = judge.judge(readings, residual, Stage.STRICT)
         if share is not None:
             # Copies have several times the weight of one: that does not speak against the share.
-            copies = found_share.share / share
+            copies = found.share / share
             whole = round(copies)
             several = 2 <= whole <= MOST_COPIES and abs(copies - whole) < COPY * copies
-            if int(holds.sum()) < 2 or several:
-                return
-        self._backward, self._vote = backward, found_share
+            if int(holds[1].accepted.sum()) < 2 or several:
+                judge.backward = backward
+                return said
+        self._vote = found
         if not weighted:
-            self._batch_size = round(1.0 / found_share.share)
-            self._structure = Structure(residual.sent, self._batch_size)
-            self._structure.watch(candidates.pre_activations > 0)
-
-    def _certify(
-        self, candidates: Candidates, stage: Stage, residual: Residual | None = None
-    ) -> tuple[Candidates, Verdicts]:
-        """Judge candidates of a residual by the evidence that the stage asks for."""
-        backward, residual = self._backward, residual or self._residual
-        self.tried += len(candidates)
-        if backward is None:
-            return candidates, self._by_structure(candidates, stage, residual)
-        if stage is not Stage.MEASURED:
-            strict = stage is Stage.STRICT
-            return candidates, certify_by_tail(
-                candidates, residual, backward, self._structure, strict=strict
-            )
-        measured = len(candidates) and residual.has_next and self._structure.is_diverse
-        if measured and self._structure.tells:
-            verdicts = self._by_structure(candidates, stage, residual)
-            if bool(verdicts.accepted.any()):
-                return self._labelled(candidates.pick(verdicts.accepted), verdicts, backward)
-        return self._as_copies(candidates, backward)
-
-    def _labelled(
-        self, candidates: Candidates, verdicts: Verdicts, backward: Backward
-    ) -> tuple[Candidates, Verdicts]:
-        """Find the labels of candidates that the structure accepts, and hold them against the tail.
-
-        What the tail is known to do must explain what was measured: a mixture of samples that fire
-        alike lies in the space as they do.
-        """
-        verdicts = verdicts.pick(verdicts.accepted)
-        peeled = verdicts.peeled
-        counts = tally(
-            backward, peeled.activations, peeled.next_sensitivities, peeled.sensitivity_error
-        )
-        known = counts.sum(1) > 0
-        candidates, verdicts = candidates.pick(known), verdicts.pick(known)
-        explained = certify_by_tail(
-            candidates,
-            self._residual,
-            backward,
-            self._structure,
-            strict=False,
-            counts=counts[known],
-        ).sound
-        peeled = replace(verdicts.peeled, counts=counts[known])
-        evidence = tuple(kind | Evidence.BIAS for kind in verdicts.evidence)
-        return candidates, replace(verdicts, accepted=explained, peeled=peeled, evidence=evidence)
-
-    def _by_structure(self, candidates: Candidates, stage: Stage, residual: Residual) -> Verdicts:
-        """Judge the candidates by the column space of the update."""
-        tail = self._target.tail
-        verdicts = certify_by_structure(
-            candidates,
-            residual,
-            self._structure,
-            layer=tail.next_layer,
-            classes=self._classes,
-            steady=tail.next_layer is not None or tail.unknown is None,
-            trace=self._trace_allowed(stage),
-        )
-        # A vector that several neurons hand out is a sample, or a mixture of some that fire alike.
-        several = torch.bincount(candidates.pairs[0], minlength=len(candidates)) > 1
-        seen = verdicts.accepted | several
-        known = self._ledger.peeled
-        alike = fire_alike(verdicts.peeled.pick(seen), known, residual.scale)
-        if residual is self._residual and not self._on_trial:
-            self._ambiguous.update(self._ledger.sources[alike.known].tolist())
-        accepted = verdicts.accepted.masked_scatter(seen, verdicts.accepted[seen] & ~alike.new)
-        again = fire_alike(verdicts.peeled.pick(accepted), known, residual.scale).again
-        return replace(verdicts, accepted=accepted.masked_scatter(accepted, ~again))
-
-    def _trace_allowed(self, stage: Stage) -> float:
-        """How much of another sample may be left in one that the structure certifies."""
-        if stage is Stage.STRICT:
-            return 0.0
-        if stage is Stage.LENIENT or self._backward is not None:
-            return min(math.sqrt(self._residual.grain), MOST_TRACE)
-        return MOST_TRACE
-
-    def _as_copies(self, candidates: Candidates, backward: Backward) -> tuple[Candidates, Verdicts]:
-        """Judge those candidates that several copies of one sample explain."""
-        residual = self._residual
-        counts = torch.zeros(len(candidates), self._classes, dtype=torch.float64)
-        if len(candidates) and residual.has_next and backward.ends_at_next_layer:
-            activations = candidates.pre_activations.relu()
-            v, error = measure_v(candidates, residual, activations, candidates.error)
-            counts = tally(backward, activations, v, error, fewest=2)
-        several = counts.sum(1) > 0
-        candidates = candidates.pick(several)
-        return candidates, certify_by_tail(
-            candidates, residual, backward, self._structure, strict=False, counts=counts[several]
-        )
+            self._batch_size = round(1.0 / found.share)
+            judge.structure = Structure(residual.sent, self._batch_size)
+            judge.watch(readings, residual)
+        return None
 
     def _hides_something(self) -> bool:
         """Whether some neuron's residual is more than its error, but not enough to be read."""
@@ -417,9 +309,9 @@ class Peeling:
             ledger.peeled,
             ledger.sources,
             residual,
-            backward=self._backward,
+            backward=self._judge.backward,
             layer=self._target.tail.next_layer,
-            structure=self._structure,
+            structure=self._judge.structure,
         )
         if refined is None:
             return False
@@ -437,7 +329,7 @@ class Peeling:
         """Find out where samples at a kink fire; says whether anything was found out."""
         # What is subtracted on trial may be wrong; and without v nobody knows what a silent sample
         # would add.
-        if self._on_trial or (self._backward is None and not self._residual.has_next):
+        if self._on_trial or (self._judge.backward is None and not self._residual.has_next):
             return False
         told = tell_kinks(self._ledger.peeled, self._residual, self._isolating)
         if told is None:
@@ -448,8 +340,8 @@ class Peeling:
 
     def _isolating(self, residual: Residual, among: Tensor) -> Tensor:
         """(neurons,) which of some neurons hand out a new sample that is certified."""
-        candidates = gather(residual, among, self._direction)
-        candidates, verdicts = self._certify(candidates, Stage.STRICT, residual)
+        readings = find(residual, among, self._direction)
+        candidates, verdicts = self._judge.judge(readings, residual, Stage.STRICT)
         new = self._new(candidates, verdicts, verdicts.accepted.nonzero()[:, 0])
         row, column = candidates.pairs
         isolating = torch.zeros_like(among)
@@ -500,8 +392,9 @@ class Peeling:
         chosen = verdicts.accepted.nonzero()[:, 0]
         if speculate and not len(chosen) and len(candidates):
             tried = self._refuted | set(ledger.sources[ledger.chances > CHANCE].tolist())
-            open_ = torch.tensor([n not in tried for n in candidates.neurons.tolist()])
-            chance = torch.where(verdicts.sound & open_, verdicts.chance, torch.inf)
+            open_ = [neuron not in tried for neuron in candidates.neurons.tolist()]
+            possible = verdicts.sound & verdicts.sound.new_tensor(open_)
+            chance = torch.where(possible, verdicts.chance, torch.inf)
             best = chance.argmin()
             chosen = best[None] if float(chance[best]) <= SPECULATIVE else chosen
         chosen = self._new(candidates, verdicts, chosen)
@@ -532,18 +425,18 @@ class Peeling:
         """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
         return self._residual.row_error
 
+    @torch.no_grad()
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
         return close(
-            self._model,
             self._target,
             self._update,
             ledger=self._ledger,
             residual=self._residual,
-            backward=self._backward,
+            backward=self._judge.backward,
             vote=self._vote,
             batch_size=self._batch_size,
-            rank=self._structure.rank,
+            rank=self._judge.structure.rank,
             sample_shape=self._sample_shape,
             trace=tuple(self._trace),
             everywhere=Evidence(0) if self._range is None else Evidence.RANGE,

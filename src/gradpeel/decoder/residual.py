@@ -2,7 +2,8 @@
 
 The paper keeps the (features, neurons) residual and touches all of it every round. It need not: a
 candidate is used only through its pre-activations, and those are linear in the residual. So the
-state is kept in one of two coordinate systems, whichever is smaller; the loop does not know which:
+state is kept in one of two coordinate systems, whichever is less work; the loop does not know
+which:
 
 - neuron space: rows[j] = W1 G[j], one product at the start, the floor of the whole attack. The
   candidate of neuron j has pre-activations rows[j] / h[j] + b1, and nothing as long as a sample is
@@ -23,14 +24,18 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.noise_floor import noise_floor
-from gradpeel.decoder.peeled import Peeled, typical
+from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.tolerances import CLEAR, NOTHING, ROUNDING
+from gradpeel.decoder.wide import mean_square, survey
 from gradpeel.target import Target
 from gradpeel.update import Update
 
 __all__ = ["Residual", "Sent", "rms"]
 
 _HALF_THE_DIGITS = 2.0**-26
+
+_ENOUGH = 256
+"""Candidates that show how large a typical one is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,38 +74,47 @@ class Residual:
         next_error: (neurons,) absolute error of an entry of `next_rows`.
         scale: typical size of a candidate's coordinates.
         spread: typical size of a candidate's pre-activations less the bias.
+        sketch: (neurons, few) the target's weight gradient as it was sent, in random directions of
+            feature space.
         resolution: relative resolution of the update's dtype.
         grain: the same with the noise on the update.
         broken: by how much the update breaks the law that all updates of these weights obey.
     """
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
-        self._target = target
+        gradient = update.gradients[target.weight_name]
         self.in_neuron_space = target.features > target.neurons
         self.resolution = float(torch.finfo(update.dtype).eps)
-        rows = update.gradients[target.weight_name].double()
+        product, self.sketch = survey(gradient, target.weight, multiply=self.in_neuron_space)
+        rows = product if self.in_neuron_space else gradient.double()
+        # Wide weights stay as they are: they are not needed any more.
+        self._weight = rows[:0] if self.in_neuron_space else target.weight.double()
+        self._bias = target.bias.double()
         bias = update.gradients[target.bias_name].double()
-        if self.in_neuron_space:
-            rows = rows @ target.weight.T
         name = target.tail.next_weight_name
         next_rows = rows[:, :0]
         if use_next and name is not None and name in update.gradients:
             next_rows = update.gradients[name].double().T.contiguous()
         self.has_next = next_rows.shape[1] > 0
 
-        live = bias != 0
-        candidates = rows[live] / bias[live, None]
-        self.scale = _typical(candidates)
-        self.spread = _typical(self.pre_activations(candidates) - target.bias)
-        noise = noise_floor(target, update.gradients[target.weight_name], bias, next_rows)
+        size = rms(rows)
+        live = (bias != 0).nonzero()[:, 0]
+        self.scale = self.spread = _typical(size[live] / bias[live].abs())
+        if not self.in_neuron_space:
+            some = live[:: max(1, len(live) // _ENOUGH)]
+            linear = self.pre_activations(rows[some] / bias[some, None]) - self._bias
+            self.spread = _typical(rms(linear))
+        own = rows.diagonal() if self.in_neuron_space else (rows * self._weight).sum(1)
+        noise = noise_floor(target, gradient, bias, next_rows, own)
         self.grain = math.hypot(self.resolution, noise.relative)
         self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
         # of the two says how much was summed up.
         unit = ROUNDING * self.resolution
-        rounding = unit * torch.maximum(bias.abs(), rms(rows) / self.scale)
-        spread = float(rms(target.weight).square().mean().sqrt()) * math.sqrt(target.features)
-        of_rows = noise.weight * (spread if self.in_neuron_space else 1.0) / self.scale
+        rounding = unit * torch.maximum(bias.abs(), size / self.scale)
+        of_rows = noise.weight / self.scale
+        if noise.weight and self.in_neuron_space:
+            of_rows *= math.sqrt(mean_square(target.weight) * target.features)
         self.sent = Sent(
             rows,
             bias,
@@ -110,7 +124,7 @@ class Residual:
             row_error=_hypot(rounding, of_rows),
             next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),
         )
-        self.quiet = torch.zeros_like(live)
+        self.quiet = torch.zeros_like(bias, dtype=torch.bool)
         self.restore()
 
     def restore(self) -> None:
@@ -178,41 +192,54 @@ class Residual:
         """Candidates rows[j] / h[j] of the given neurons, (n, width)."""
         return self.rows[neurons] / self.bias[neurons, None]
 
+    def along(self, neurons: Tensor, direction: Tensor) -> Tensor:
+        """Candidates of the given neurons along a direction (width,), without forming them."""
+        few = 2 * len(neurons) < len(self.rows)
+        keys = self.rows[neurons] @ direction if few else (self.rows @ direction)[neurons]
+        return keys / self.bias[neurons]
+
     def pre_activations(self, coordinates: Tensor) -> Tensor:
         """Pre-activations (n, neurons) of samples given in the residual's coordinates."""
-        linear = coordinates if self.in_neuron_space else coordinates @ self._target.weight.T
-        return linear + self._target.bias
+        linear = coordinates if self.in_neuron_space else coordinates @ self._weight.T
+        return linear + self._bias
 
     def own_pre_activations(self, neurons: Tensor) -> Tensor:
         """Each candidate's pre-activation at its own neuron, without forming the rest of it."""
         if self.in_neuron_space:
             linear = self.rows[neurons, neurons]
         else:
-            linear = (self.rows[neurons] * self._target.weight[neurons]).sum(1)
-        return linear / self.bias[neurons] + self._target.bias[neurons]
+            linear = (self.rows[neurons] * self._weight[neurons]).sum(1)
+        return linear / self.bias[neurons] + self._bias[neurons]
 
     def subtract(self, peeled: Peeled) -> Tensor:
         """Take samples out of the residual, jointly; returns the mask of neurons this touched."""
         c = peeled.sensitivities
-        self.rows.addmm_(c.T, peeled.coordinates, alpha=-1.0)
-        self.bias -= c.sum(0)
         fires = c != 0
-        # A sensitivity may be small by cancellation; its error is relative to the typical one.
-        off = fires * typical(c)[:, None] * peeled.sensitivity_error[:, None]
-        # Errors of different samples are independent: they add up in squares.
-        added = (off.square() + peeled.kink.square()).sum(0)
+        touched = fires.any(0) | (peeled.kink != 0).any(0)
+        where = touched.nonzero()[:, 0]
+        if 2 * len(where) > len(touched):
+            self.rows.addmm_(c.T, peeled.coordinates, alpha=-1.0)
+        else:
+            self.rows.index_add_(0, where, c[:, where].T @ peeled.coordinates, alpha=-1.0)
+        self.bias -= c.sum(0)
+        # Errors of different samples are independent: they add up in squares. A sensitivity may be
+        # small by cancellation; its error is relative to the typical one.
+        fires, square = fires.to(c.dtype), c.square()
+        typical_square = square.sum(1) / fires.sum(1).clamp(min=1)
+        off = peeled.sensitivity_error.square()
+        added = (typical_square * off) @ fires + peeled.kink.square().sum(0)
         self.bias_error = (self.bias_error.square() + added).sqrt()
-        added += (c * peeled.sample_error[:, None]).square().sum(0)
+        added += peeled.sample_error.square() @ square
         self.row_error = (self.row_error.square() + added).sqrt()
         if self.has_next:
-            v = peeled.next_sensitivities
-            self.next_rows.addmm_(peeled.activations.T, v, alpha=-1.0)
-            size = v.abs().amax(1, keepdim=True)
-            blur = fires * peeled.sample_error[:, None] * self.spread
-            off = peeled.activations * peeled.sensitivity_error[:, None] + blur
-            added = (off * size).square().sum(0)
+            v, a = peeled.next_sensitivities, peeled.activations
+            self.next_rows.addmm_(a.T, v, alpha=-1.0)
+            blur = peeled.sample_error * self.spread
+            size = v.abs().amax(1).square()
+            # (a off + blur)^2, where the sample fires.
+            added = (size * off) @ a.square() + (size * blur.square()) @ fires
+            added += (2 * size * blur * peeled.sensitivity_error) @ (a * fires)
             self.next_error = (self.next_error.square() + added).sqrt()
-        touched = fires.any(0) | (peeled.kink != 0).any(0)
         self._settle(touched)
         return touched
 
@@ -228,9 +255,9 @@ def _hypot(errors: Tensor, noise: float) -> Tensor:
     return errors if noise == 0 else torch.hypot(errors, torch.full_like(errors, noise))
 
 
-def _typical(rows: Tensor) -> float:
-    """Median over rows of their root mean square; 1 where there is nothing to measure."""
-    return float(rms(rows).median()) if rows.numel() and bool(rows.any()) else 1.0
+def _typical(sizes: Tensor) -> float:
+    """The median; 1 where there is nothing to measure."""
+    return float(sizes.median()) if bool(sizes.any()) else 1.0
 
 
 def rms(rows: Tensor) -> Tensor:

@@ -105,12 +105,11 @@ class Structure:
         luck = (2 * distance).clamp(max=1.0).pow(counted)
         return torch.where(luck < 1.0, luck.clamp(min=self._alike), 1.0)
 
-    def watch(self, fires: Tensor) -> None:
-        """Learn from the firing patterns of candidates, (n, neurons), how far they differ.
+    def watch(self, share: Tensor) -> None:
+        """Learn from the share of candidates that fire each neuron, (neurons,), how they differ.
 
         The chance that two agree at every neuron falls with the number of neurons they differ in.
         """
-        share = fires.double().mean(0)
         self._alike = math.exp(-float((share * (1 - share)).sum()))
 
     def sharpen(self, c: Tensor, fires: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -88,6 +88,18 @@ class Target:
         logits: Tensor = self.tail(self.pre_activations(self.front(x)).relu())
         return logits
 
+    def computing_in_float64(self) -> Target:
+        """Return a copy that computes in float64, but for the weight: that is large, and stays.
+
+        Who needs it in float64 turns a part of it at a time, see `gradpeel.decoder.wide`.
+        """
+        return replace(
+            self,
+            bias=self.bias.double(),
+            front=self.front.to(torch.float64),
+            tail=copy.deepcopy(self.tail).double(),
+        )
+
     def to(self, dtype: torch.dtype) -> Target:
         """Return a copy of everything in `dtype`."""
         return replace(
@@ -104,11 +116,13 @@ class Target:
         return f"Target({self.neurons} neurons on {self.features} features, {after})"
 
 
-def split(model: nn.Module) -> Target:
+def split(model: nn.Module, *, share: bool = False) -> Target:
     """Split a network at its first Linear -> ReLU.
 
     Args:
         model: any module of one input that torch.fx can trace; it is not changed.
+        share: use the model's own parameters in place of copies of them, to save memory: what
+            becomes of them is then seen in the target too.
 
     Returns:
         The target with its front and tail, all of them copies, in the model's dtype.
@@ -134,7 +148,7 @@ def split(model: nn.Module) -> Target:
     if unreadable := reasons_unreadable(model):
         raise ModelRefusedError([*reasons, *unreadable])
     try:
-        steps = trace(model)
+        steps = trace(model, share=share)
     except ModelError as reason:
         raise ModelRefusedError([*reasons, reason]) from reason
     reasons += reasons_in_steps(steps)

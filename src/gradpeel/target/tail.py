@@ -10,6 +10,8 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Tensor, fx, nn
 
 from gradpeel.target.forward_pass import ForwardPass, is_linear
@@ -28,6 +30,7 @@ class Tail(nn.Module):
         rest: what follows the next layer, or the whole tail where there is none.
         unknown: why nobody can simulate for one sample what the client computed, in a phrase such
             as "Dropout '3' is active"; None for a tail that can be simulated.
+        names: the model's name of each parameter, by its name here.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Tail(nn.Module):
         next_weight_name: str | None = None,
         next_bias_name: str | None = None,
         unknown: str | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.next_layer = next_layer
@@ -45,6 +49,11 @@ class Tail(nn.Module):
         self.next_bias_name = next_bias_name
         self.rest = rest
         self.unknown = unknown
+        self.names = dict(names or {})
+
+    def named_by_model(self) -> dict[str, nn.Parameter]:
+        """The parameters by their names in the model."""
+        return {self.names.get(own, own): value for own, value in self.named_parameters()}
 
     def forward(self, activations: Tensor) -> Tensor:
         """Map activations, (n, neurons), to outputs, (n, classes), in the mode the model is in."""
@@ -61,15 +70,18 @@ def read_tail(steps: ForwardPass, relu: fx.Node, neurons: int) -> Tail:
         unknown = "the model ends at the target"
     found = _next_layer(steps, relu, neurons)
     if found is None:
-        return Tail(steps.module_after(relu), unknown=unknown)
-    node, layer = found
-    return Tail(
-        steps.module_after(node),
-        next_layer=layer,
-        next_weight_name=steps.parameter_names[id(layer.weight)],
-        next_bias_name=steps.parameter_names.get(id(layer.bias)),
-        unknown=unknown,
-    )
+        tail = Tail(steps.module_after(relu), unknown=unknown)
+    else:
+        node, layer = found
+        tail = Tail(
+            steps.module_after(node),
+            next_layer=layer,
+            next_weight_name=steps.parameter_names[id(layer.weight)],
+            next_bias_name=steps.parameter_names.get(id(layer.bias)),
+            unknown=unknown,
+        )
+    tail.names = {own: steps.parameter_names[id(p)] for own, p in tail.named_parameters()}
+    return tail
 
 
 def _next_layer(

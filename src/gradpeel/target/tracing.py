@@ -27,15 +27,19 @@ from gradpeel.target.front_reading import normalisation_of
 __all__ = ["shorten", "trace"]
 
 
-def trace(model: nn.Module) -> ForwardPass:
+def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
     """Record the forward pass of a copy of `model`, in the mode (training or evaluation) it is in.
+
+    Args:
+        model: any module.
+        share: let the copy use the values of the model's own parameters.
 
     Raises:
         UnsupportedModelError: the model cannot be copied or traced, or its forward pass does
             something that a graph of its steps does not show.
     """
     try:
-        root = copy.deepcopy(model)
+        root = copy.deepcopy(model, _in_place_of_copies(model) if share else {})
     except Exception as error:
         raise UnsupportedModelError(f"the model cannot be copied: {shorten(error)}") from error
     root.zero_grad(set_to_none=True)
@@ -58,6 +62,14 @@ def trace(model: nn.Module) -> ForwardPass:
                 "use what it returns"
             )
     return steps
+
+
+def _in_place_of_copies(model: nn.Module) -> dict[int, nn.Parameter]:
+    """For `deepcopy`: parameters of their own that hold the values of the model's."""
+    return {
+        id(parameter): nn.Parameter(parameter.detach(), parameter.requires_grad)
+        for parameter in model.parameters()
+    }
 
 
 def shorten(error: Exception, limit: int = 200) -> str:
