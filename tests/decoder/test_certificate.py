@@ -355,7 +355,7 @@ def scale_residual(look: FirstLook, factor: float) -> None:
     sent = {name: getattr(look.residual.sent, name) * factor for name in names}
     look.residual.sent = replace(look.residual.sent, **sent)
     look.structure = Structure(look.residual.sent, len(look.round.x))
-    look.structure.watch(look.candidates.pre_activations > 0)
+    look.structure.watch((look.candidates.pre_activations > 0).double().mean(0))
     look.backward = replace(look.backward, share=look.backward.share * factor)
 
 

@@ -29,7 +29,7 @@ def stage(
     truth = Truth.of(round_)
     residual = Residual(truth.target, round_.update)
     structure = Structure(residual.sent, batch_size)
-    structure.watch(truth.z > 0)
+    structure.watch((truth.z > 0).double().mean(0))
     return truth, residual, structure
 
 
@@ -112,7 +112,7 @@ def one_structure() -> Structure:
 @given(st.floats(0.0, 2.0), st.floats(0.0, 500.0), st.floats(0.0, 500.0))
 def test_what_a_distance_is_worth(distance: float, few: float, more: float) -> None:
     structure = one_structure()
-    structure.watch(torch.tensor([[True], [False]]).expand(2, 2000))
+    structure.watch(torch.full((2000,), 0.5))
     less, most = sorted((few, more))
     far = torch.tensor([distance], dtype=torch.float64)
     chance = [float(structure.chance(far, far.new_tensor([n]))) for n in (less, most)]
@@ -127,15 +127,14 @@ def test_what_a_distance_is_worth(distance: float, few: float, more: float) -> N
 
 def test_it_is_worth_no_more_than_firing_patterns_differ() -> None:
     near, many = torch.zeros(1).double(), torch.full((1,), 200.0).double()
-    none = torch.zeros(1, 300, dtype=torch.bool)
     structure = one_structure()
-    structure.watch(none)  # everybody fires the same neurons: so does any mixture
+    structure.watch(torch.zeros(300))  # everybody fires the same neurons: so does any mixture
     assert float(structure.chance(near, many)) == 1.0
-    half = torch.zeros(2, 300, dtype=torch.bool)
+    share = torch.zeros(300)
     chances = []
     for coins in (0, 10, 40, 80, 160):
-        half[0, :coins] = True
-        structure.watch(half)
+        share[:coins] = 0.5
+        structure.watch(share)
         chances.append(float(structure.chance(near, many)))
     assert chances == sorted(chances, reverse=True)
     assert chances[1] > CHANCE > chances[-1]

@@ -31,7 +31,7 @@ def test_the_chance_is_that_of_the_equations_for_every_label_tried(seed: int) ->
     torch.testing.assert_close(verdicts.chance[look.lonely], expected[look.lonely])
     # Each further neuron that isolates the sample is one more equation.
     for i in look.pooled.nonzero()[:, 0].tolist():
-        count = len(look.candidates.isolating(i))
+        count = len(look.candidates.isolating(torch.tensor([i]))[0])
         assert int(verdicts.equations[i]) == count
         assert 5 * resolution**count <= verdicts.chance[i] * 1.001
         # How much it is worth depends on the loss gradient, but it is worth something.
