@@ -15,6 +15,7 @@ from gradpeel.decoder import Peeling, candidates, judging, peel
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts, certify_by_tail
 from gradpeel.decoder.judging import Judge, Stage
+from gradpeel.decoder.peeling import Look
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.tolerances import SLACK
 from gradpeel.designs import SolitonData
@@ -34,7 +35,7 @@ def test_a_known_sample_is_not_chosen_again() -> None:
     readings = find(residual, everywhere, cascade._direction)
     again, verdicts = cascade._judge.judge(readings, residual, Stage.STRICT)
     assert int(verdicts.accepted.sum()) == first.certified > 0
-    assert not len(cascade._choose(again, verdicts, speculate=False))
+    assert not len(cascade._choose(Look(readings, again, verdicts), speculate=False))
 
 
 def test_two_readings_are_compared_as_far_as_they_can_be_trusted() -> None:
@@ -48,9 +49,9 @@ def test_two_readings_are_compared_as_far_as_they_can_be_trusted() -> None:
     # Read again with a trace of another: a thousandth off, which is what its equations say too.
     trace = 1e-3 * residual.scale * again.coordinates.roll(1, 0).sign()
     traced = replace(again, coordinates=again.coordinates + trace)
-    assert len(cascade._choose(traced, verdicts, speculate=False))
+    assert len(cascade._choose(Look(readings, traced, verdicts), speculate=False))
     told = replace(verdicts, mismatch=torch.full_like(verdicts.mismatch, 1e-3))
-    assert not len(cascade._choose(traced, told, speculate=False))
+    assert not len(cascade._choose(Look(readings, traced, told), speculate=False))
 
 
 @pytest.mark.parametrize("features", [12, 120])

@@ -145,7 +145,9 @@ def certify_by_tail(
     simulated = backward.finish(glanced)
     allowed = simulated.error(candidates.error + residual.resolution, residual.resolution)
 
-    bias, again = _bias_equation(candidates, residual, simulated.c * fires, allowed)
+    c = simulated.c * fires
+    usual = typical(c)
+    bias, again = _bias_equation(candidates, residual, c, usual, allowed)
     tests = [bias]
     if residual.has_next:
         tests.append(_next_layer(candidates, residual, activations, simulated.v, allowed))
@@ -172,20 +174,21 @@ def certify_by_tail(
     explained = units <= SLACK
     if not strict:
         explained |= mismatch <= math.sqrt(residual.grain)
-    explained &= ~trespassers(residual, simulated.c * (fires & ~doubt))
+    explained &= ~trespassers(residual, c * ~doubt)
     sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
     equations = torch.stack([test.equations for test in tests]).sum(0)
-    helped = _ask_structure(structure, simulated.c * fires, sound, chance, equations)
+    helped = _ask_structure(structure, c, sound, chance, equations)
     accepted = sound & (chance <= CHANCE)
 
-    v, c, off = simulated.v, simulated.c, allowed * correction
+    v, unmasked, off = simulated.v, simulated.c, allowed * correction
     layer = backward.tail.next_layer
     if layer is not None and residual.has_next:
         measured, measured_off = measure_v(candidates, residual, activations, error)
         better = measured_off < off
         v = torch.where(better[:, None], measured, v)
         off = torch.where(better, measured_off, off)
-        c = v @ layer.weight
+        unmasked = v @ layer.weight
+        c = unmasked * fires
     kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
     return Verdicts(
         accepted=accepted,
@@ -200,12 +203,12 @@ def certify_by_tail(
         peeled=Peeled(
             coordinates=candidates.coordinates,
             activations=activations,
-            sensitivities=measure_c(candidates, residual, c * fires, off),
+            sensitivities=measure_c(candidates, residual, c, usual * off),
             next_sensitivities=v,
             counts=simulated.counts,
             sample_error=error,
             sensitivity_error=off,
-            kink=c * doubt,
+            kink=unmasked * doubt,
             told=torch.zeros_like(c),
         ),
     )
@@ -313,7 +316,7 @@ def certify_by_structure(
         peeled=Peeled(
             coordinates=candidates.coordinates,
             activations=activations,
-            sensitivities=measure_c(candidates, residual, c, off),
+            sensitivities=measure_c(candidates, residual, c, typical(c) * off),
             next_sensitivities=v,
             counts=c.new_zeros(len(c), classes),
             sample_error=error,
@@ -342,7 +345,7 @@ class _Test:
 
 
 def _bias_equation(
-    candidates: Candidates, residual: Residual, c: Tensor, allowed: Tensor
+    candidates: Candidates, residual: Residual, c: Tensor, usual: Tensor, allowed: Tensor
 ) -> tuple[_Test, Tensor]:
     """The bias equation at every neuron that isolates a candidate (paper, eq. cert).
 
@@ -353,7 +356,7 @@ def _bias_equation(
     """
     row, column = candidates.pairs
     observed = residual.bias[column]
-    size = torch.maximum(typical(c)[row], observed.abs())
+    size = torch.maximum(usual[row], observed.abs())
     gap = (c[row, column] - observed).abs()
     error = residual.bias_error[column] + allowed[row] * size
     luck = (2 * gap / size).clamp(min=residual.resolution, max=1.0).log()
@@ -368,7 +371,7 @@ def _bias_equation(
     return test, (none.scatter_add(0, row, luck) - worst).exp()
 
 
-def next_layer(
+def next_layer(  # noqa: PLR0917 -- all of them belong to each candidate
     neurons: Tensor, error: Tensor, residual: Residual, own: Tensor, v: Tensor, allowed: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The next layer's residual at a candidate's neuron is a_j v: how far is it off?

@@ -7,7 +7,6 @@ an image has pixels, gradients are compared in random directions: two that diffe
 
 from __future__ import annotations
 
-import copy
 import math
 
 import torch
@@ -20,7 +19,7 @@ from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.tolerances import CHANCE, MERGE, STATED
-from gradpeel.decoder.wide import batches
+from gradpeel.decoder.wide import batches, combine
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
 
@@ -79,7 +78,9 @@ def close(
     if len(ledger):
         kept &= ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
     known = ledger.peeled.pick(kept)
+    combinations = ledger.combinations() if bool(kept.all()) else ledger.combinations()[kept]
     counts = known.counts.long()
+    gradient = update.gradients[target.weight_name]
     places = kept.nonzero()[:, 0].tolist()
     labelled = counts.sum(1) > 0
     if not bool(kept.all()):
@@ -91,7 +92,7 @@ def close(
         gap, mismatch = _check(
             update,
             known,
-            ledger.combinations()[kept],
+            combinations,
             backward=backward,
             target=target,
             residual=residual,
@@ -108,7 +109,7 @@ def close(
         size = None if size is None or not 0 < found <= size else size
     everything = size is not None and found == size
     return Recovery(
-        samples=_samples(ledger.rows(kept), target, sample_shape),
+        samples=_samples(combine(combinations, gradient), target, sample_shape),
         labels=ledger.labels[kept],
         multiplicities=counts.sum(1),
         label_counts=tuple(
@@ -204,16 +205,18 @@ def _gradients(
     """
     which, labels = counts.nonzero(as_tuple=True)
     times = counts[which, labels]
-    tail = copy.deepcopy(target.tail).requires_grad_(requires_grad=True)
-    parameters = tail.named_by_model()
+    tail = target.tail
     with torch.enable_grad():
+        parameters = {name: p.detach().requires_grad_() for name, p in tail.named_parameters()}
         activations = z.relu().requires_grad_()
-        logits = tail(activations)[which.repeat_interleave(times)]
-        total = backward.loss.total(logits, labels.repeat_interleave(times)) * backward.share
+        logits = torch.func.functional_call(tail, parameters, (activations,))
+        each = logits[which.repeat_interleave(times)]
+        total = backward.loss.total(each, labels.repeat_interleave(times)) * backward.share
         found = torch.autograd.grad(
             total, [activations, *parameters.values()], materialize_grads=True
         )
-    return found[0] * (z > 0), dict(zip(parameters, found[1:], strict=True))
+    names = [tail.names.get(name, name) for name in parameters]
+    return found[0] * (z > 0), dict(zip(names, found[1:], strict=True))
 
 
 def _left(residual: Residual) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import IntEnum
 
 import torch
+from torch import Tensor
 
 from gradpeel.decoder.alike import fire_alike
 from gradpeel.decoder.backward import Backward
@@ -46,7 +47,7 @@ class Judge:
         structure: the column space of the update.
         tried: number of candidates judged so far.
         alike: (n,) which of the known samples were seen to fire exactly as a candidate does that is
-            another, when candidates were last judged.
+            another, when candidates were last judged; None where nobody looked.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Judge:
         self._classes = classes
         self.backward: Backward | None = None
         self.structure = structure
-        self.alike = torch.zeros_like(ledger.rounds, dtype=torch.bool)
+        self.alike: Tensor | None = None
         self.tried = 0
 
     def watch(self, readings: Readings, residual: Residual) -> None:
@@ -102,7 +103,7 @@ class Judge:
             Those of the candidates that were worth it, and the verdicts on them.
         """
         self.tried += len(readings)
-        self.alike = torch.zeros_like(self._ledger.rounds, dtype=torch.bool)
+        self.alike = None
         backward = self.backward
         if backward is None:
             candidates = readings.form(residual)

@@ -201,10 +201,9 @@ class Ledger:
             self._combinations = torch.cat([self._combinations, self._substitute(done)])
         return self._combinations
 
-    def rows(self, kept: Tensor | None = None) -> Tensor:
-        """(n, features) the certified samples at the target's input, or some of them."""
-        wanted = self.combinations()
-        return combine(wanted if kept is None else wanted[kept], self._gradient)
+    def rows(self) -> Tensor:
+        """(n, features) the certified samples at the target's input."""
+        return combine(self.combinations(), self._gradient)
 
     def _substitute(self, done: int) -> Tensor:
         """The samples from the `done`-th on, given those before."""
@@ -236,12 +235,11 @@ class Ledger:
     def _unit_vectors(self, neurons: Tensor) -> Tensor:
         return functional.one_hot(neurons, len(self._gradient)).to(self._combinations.dtype)
 
-    def _tolerance(self, error: Tensor, other: Tensor) -> Tensor:
-        """How far apart readings with these errors may be and still be of one sample."""
-        both = torch.maximum(error, other)
+    def _tolerance(self, error: Tensor) -> Tensor:
+        """How far a reading with this error may be from a more exact one, and still be the same."""
         # A vague reading would pass for many samples.
-        far = torch.clamp(SLACK * both, max=_ALIKE)
-        return torch.maximum(far, NOTHING * both).clamp(min=SAME) * self._scale
+        far = torch.clamp(SLACK * error, max=_ALIKE)
+        return torch.maximum(far, NOTHING * error).clamp(min=SAME) * self._scale
 
     def _near(self, these: Tensor, error: Tensor, those: Tensor, other: Tensor) -> Tensor:
         """(n, m) mask of pairs that may be the same sample, as far as the directions show.
@@ -249,8 +247,10 @@ class Ledger:
         Along a unit direction vectors are no farther apart than they are: most pairs end here.
         """
         width = len(self._directions) ** 0.5
-        apart = (these[:, None] - those).abs().amax(2)
-        near: Tensor = apart <= width * self._tolerance(error[:, None], other)
+        limit = torch.maximum(self._tolerance(error)[:, None], self._tolerance(other)) * width
+        near: Tensor = (these[:, None, 0] - those[:, 0]).abs() <= limit
+        for i in range(1, _DIRECTIONS):
+            near &= (these[:, None, i] - those[:, i]).abs() <= limit
         return near
 
     def _agree(
@@ -260,7 +260,8 @@ class Ledger:
         first, second = near.nonzero(as_tuple=True)
         apart = rms(these[first] - those[second])
         return near.index_put(
-            (first, second), apart <= self._tolerance(error[first], other[second])
+            (first, second),
+            apart <= self._tolerance(torch.maximum(error[first], other[second])),
         )
 
 

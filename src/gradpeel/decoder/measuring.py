@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
-from gradpeel.decoder.peeled import typical
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.tolerances import SLACK
 
@@ -46,7 +45,7 @@ def measure_v(
     return top / bottom[:, None], 1.0 / (bottom.sqrt() * size)
 
 
-def measure_c(candidates: Candidates, residual: Residual, c: Tensor, off: Tensor) -> Tensor:
+def measure_c(candidates: Candidates, residual: Residual, c: Tensor, error: Tensor) -> Tensor:
     """Put the residual bias in place of sensitivities at neurons that isolate a candidate.
 
     Where computing them is more exact than that, the difference is a trace of a fainter sample, and
@@ -56,10 +55,10 @@ def measure_c(candidates: Candidates, residual: Residual, c: Tensor, off: Tensor
         candidates: the candidates.
         residual: the current residual.
         c: (n, neurons) sensitivities as computed.
-        off: (n,) their relative error.
+        error: (n,) their error, where they are of typical size.
     """
     row, column = candidates.pairs
-    better = residual.bias_error[column] < (typical(c) * off)[row]
+    better = residual.bias_error[column] < error[row]
     row, column = row[better], column[better]
     c = c.clone()
     c[row, column] = residual.bias[column]

@@ -24,7 +24,7 @@ from gradpeel.target import Target
 __all__ = ["NoiseFloor", "noise_floor"]
 
 
-_ENOUGH = 64
+_ENOUGH = 32
 """Neurons that show whether there is noise."""
 
 

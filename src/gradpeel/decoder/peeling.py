@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,7 @@ from gradpeel.decoder.judging import Judge, Stage
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.labelling import MOST_COPIES, labels_of
 from gradpeel.decoder.ledger import Ledger
+from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.refinement import refine
 from gradpeel.decoder.residual import Residual
@@ -53,6 +55,9 @@ from gradpeel.target import Target, split
 from gradpeel.update import Update
 
 __all__ = ["Peeling", "peel"]
+
+_COORDINATES = 16
+"""Coordinates along which candidates are compared first; a few will do."""
 
 
 def peel(
@@ -103,6 +108,14 @@ def peel(
     return peeling.recovery()
 
 
+class Look(NamedTuple):
+    """What was seen of candidates: where they were found, those worth judging, and the verdicts."""
+
+    readings: Readings
+    candidates: Candidates
+    verdicts: Verdicts
+
+
 class Peeling:
     """A cascade under way: iterate over it for its rounds, then ask for the `recovery`.
 
@@ -137,8 +150,9 @@ class Peeling:
         # Fixed seed: any direction does, but the same update must always decode the same way.
         generator = torch.Generator().manual_seed(0)
         direction = torch.randn(residual.rows.shape[1], generator=generator, dtype=torch.float64)
-        self._direction = (direction / direction.norm()).to(target.bias)
         coin = torch.rand(target.neurons, generator=generator)
+        direction[torch.randperm(len(direction), generator=generator)[_COORDINATES:]] = 0.0
+        self._direction = (direction / direction.norm()).to(target.bias)
         self._signs = torch.where(coin < 0.5, -1.0, 1.0).to(target.bias)
         self._loss = (
             loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
@@ -169,6 +183,7 @@ class Peeling:
         self._ambiguous: set[int] = set()
         self._trusted = self._ledger.values()
         self._vague = False
+        self._lenient: Look | None = None
 
     @property
     def tried(self) -> int:
@@ -179,27 +194,18 @@ class Peeling:
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
         residual, ledger = self._residual, self._ledger
-        start = float(residual.bias.norm()) or 1.0
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
         touched = everywhere = torch.ones_like(residual.quiet)
-        readings = find(residual, everywhere, self._direction)
-        self._judge.watch(readings, residual)
-        first_look = self._learn_share(readings)
+        first = self._learn_share(find(residual, everywhere, self._direction))
         stage = Stage.STRICT
         while True:
             if ledger.copies >= (self._batch_size or len(everywhere)):
                 if not self._settle_speculations():
                     break
                 touched = everywhere
-            if first_look is None:
-                readings = find(residual, touched, self._direction)
-            candidates, verdicts = first_look or self._judge.judge(readings, residual, stage)
-            first_look = None
-            chosen = self._choose(candidates, verdicts, speculate=stage is Stage.SPECULATIVE)
-            self._vague |= bool(verdicts.vague.any())
-            if not self._on_trial:
-                self._ambiguous.update(ledger.sources[self._judge.alike].tolist())
+            look, first = first or self._look(touched, stage), None
+            chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
             if not len(chosen):
                 touched, harder = everywhere, self._after_a_stall(stage)
                 if harder is None:
@@ -209,28 +215,64 @@ class Peeling:
             if stage is Stage.SPECULATIVE and not self._on_trial:
                 self._trusted = ledger.values()
             stage = Stage.STRICT
-            own = residual.bias[candidates.neurons[chosen]]
-            peeled = ledger.add(candidates, verdicts, chosen, own, len(self._trace) + 1)
-            touched = residual.subtract(peeled)
-            round_ = Round(
-                number=len(self._trace) + 1,
-                looked_at=len(readings.pairs[0]),
-                distinct=len(readings),
-                sources=candidates.neurons[chosen],
-                labels=labels_of(peeled.counts),
-                fires=peeled.activations > 0,
-                quiet=int(residual.quiet.sum()),
-                left=float(residual.bias.norm()) / start,
-            )
-            self._trace.append(round_)
-            yield round_
+            peeled, touched = self._enter(look, chosen)
+            yield self._trace[-1]
             # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
             # more: do not wait for the stall.
             worn = WORN if self._judge.backward is not None else WORN_MEASURED
             if float(peeled.sample_error.max()) > worn and self._refine():
                 touched = everywhere
-        if len(ledger) and float(ledger.peeled.sample_error.max()) > math.sqrt(residual.resolution):
+        if len(ledger) and float(ledger.peeled.sample_error.max()) > self._exact_enough:
             self._refine()
+
+    def _look(self, touched: Tensor, stage: Stage) -> Look:
+        """Look at the candidates of some neurons, as hard as the stage says."""
+        # Harder looks follow a lenient one, and nothing has changed since.
+        before = self._lenient if stage > Stage.LENIENT else None
+        if before is not None and stage is Stage.SPECULATIVE:
+            return before
+        readings = (
+            find(self._residual, touched, self._direction) if before is None else before.readings
+        )
+        look = self._seen(readings, self._judge.judge(readings, self._residual, stage))
+        self._lenient = look if stage is Stage.LENIENT else before
+        return look
+
+    def _seen(self, readings: Readings, said: tuple[Candidates, Verdicts]) -> Look:
+        """Remember what a look has shown beyond samples."""
+        self._vague |= bool(said[1].vague.any())
+        alike = self._judge.alike
+        if alike is not None and not self._on_trial:
+            self._ambiguous.update(self._ledger.sources[alike].tolist())
+        return Look(readings, *said)
+
+    def _enter(self, look: Look, chosen: Tensor) -> tuple[Peeled, Tensor]:
+        """Peel the chosen candidates; returns them, and the mask of neurons that this touched."""
+        residual, candidates = self._residual, look.candidates
+        number = len(self._trace) + 1
+        own = residual.bias[candidates.neurons[chosen]]
+        peeled = self._ledger.add(candidates, look.verdicts, chosen, own, number)
+        touched = residual.subtract(peeled)
+        self._trace.append(
+            Round(
+                number=number,
+                looked_at=len(look.readings.pairs[0]),
+                distinct=len(look.readings),
+                sources=candidates.neurons[chosen],
+                labels=labels_of(peeled.counts),
+                fires=peeled.activations > 0,
+                quiet=int(residual.quiet.sum()),
+                left=float(residual.bias.norm()) / (float(residual.sent.bias.norm()) or 1.0),
+            )
+        )
+        return peeled, touched
+
+    @property
+    def _exact_enough(self) -> float:
+        """Error that samples may have in the end; to prove that nobody is missing takes less."""
+        half = math.sqrt(self._residual.resolution)
+        whole = self._ledger.copies >= (self._batch_size or 0)
+        return half if whole or self._judge.backward is None else max(half, WORN)
 
     def _after_a_stall(self, stage: Stage) -> Stage | None:
         """How hard to look now that nobody new was found; None if all was tried."""
@@ -245,7 +287,7 @@ class Peeling:
             return Stage(stage + 1)
         return Stage.STRICT if self._settle_speculations() else None
 
-    def _learn_share(self, readings: Readings) -> tuple[Candidates, Verdicts] | None:
+    def _learn_share(self, readings: Readings) -> Look | None:
         """Set up the simulation; where the weight of a sample is unknown or wrong, find it.
 
         Args:
@@ -254,9 +296,10 @@ class Peeling:
         Returns:
             What is said of them, if they were judged with the weight that holds.
         """
+        judge, residual, update = self._judge, self._residual, self._update
+        judge.watch(readings, residual)
         if self._loss is None:
             return None
-        judge, residual, update = self._judge, self._residual, self._update
         weighted = self._loss.class_weights is not None and update.reduction == "mean"
         share = None if weighted else update.share
         backward = Backward(
@@ -266,25 +309,25 @@ class Peeling:
             self._signs * residual.spread,
             self._classes,
         )
-        said = None
+        look = None
         if share is not None:
             judge.backward = backward
-            said = judge.judge(readings, residual, Stage.STRICT)
-            if bool(said[1].accepted.any()) or update.reduction == "sum":
-                return said
-        found = vote(readings, residual, backward, whole=not weighted) if len(readings) else None
+            look = self._seen(readings, judge.judge(readings, residual, Stage.STRICT))
+            if bool(look.verdicts.accepted.any()) or update.reduction == "sum":
+                return look
+        found = vote(readings, residual, backward, whole=not weighted)
         if found is None:
-            return said
+            return look
         judge.backward = replace(backward, share=found.share)
-        holds = judge.judge(readings, residual, Stage.STRICT)
         if share is not None:
+            holds = judge.judge(readings, residual, Stage.STRICT)[1].accepted
             # Copies have several times the weight of one: that does not speak against the share.
             copies = found.share / share
             whole = round(copies)
             several = 2 <= whole <= MOST_COPIES and abs(copies - whole) < COPY * copies
-            if int(holds[1].accepted.sum()) < 2 or several:
+            if int(holds.sum()) < 2 or several:
                 judge.backward = backward
-                return said
+                return look
         self._vote = found
         if not weighted:
             self._batch_size = round(1.0 / found.share)
@@ -386,9 +429,9 @@ class Peeling:
                 fires=round_.fires[stays],
             )
 
-    def _choose(self, candidates: Candidates, verdicts: Verdicts, *, speculate: bool) -> Tensor:
+    def _choose(self, look: Look, *, speculate: bool) -> Tensor:
         """Indices of accepted candidates that are new, distinct and within the declared range."""
-        ledger = self._ledger
+        ledger, candidates, verdicts = self._ledger, look.candidates, look.verdicts
         chosen = verdicts.accepted.nonzero()[:, 0]
         if speculate and not len(chosen) and len(candidates):
             tried = self._refuted | set(ledger.sources[ledger.chances > CHANCE].tolist())

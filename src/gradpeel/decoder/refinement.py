@@ -197,7 +197,9 @@ def _sense(
         c = v[unknown] @ layer.weight
         best = _better(best, unknown, c * fires[unknown], v[unknown], off[unknown])
         silent = silent.index_copy(0, unknown, c)
-    enough = _SHARP * residual.resolution if backward is None else _SHARP_COMPUTED
+    enough = _SHARP * residual.resolution
+    if backward is not None:
+        enough = max(enough, _SHARP_COMPUTED)
     vague = (best.sensitivity_error > enough).nonzero()[:, 0]
     if len(vague):
         sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])

@@ -83,7 +83,7 @@ class Residual:
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
         gradient = update.gradients[target.weight_name]
-        self.in_neuron_space = target.features > target.neurons
+        self.in_neuron_space = 2 * target.features > target.neurons
         self.resolution = float(torch.finfo(update.dtype).eps)
         product, self.sketch = survey(gradient, target.weight, multiply=self.in_neuron_space)
         rows = product if self.in_neuron_space else gradient.double()
@@ -194,9 +194,8 @@ class Residual:
 
     def along(self, neurons: Tensor, direction: Tensor) -> Tensor:
         """Candidates of the given neurons along a direction (width,), without forming them."""
-        few = 2 * len(neurons) < len(self.rows)
-        keys = self.rows[neurons] @ direction if few else (self.rows @ direction)[neurons]
-        return keys / self.bias[neurons]
+        where = direction.nonzero()[:, 0]
+        return self.rows[neurons[:, None], where] @ direction[where] / self.bias[neurons]
 
     def pre_activations(self, coordinates: Tensor) -> Tensor:
         """Pre-activations (n, neurons) of samples given in the residual's coordinates."""
@@ -214,8 +213,10 @@ class Residual:
     def subtract(self, peeled: Peeled) -> Tensor:
         """Take samples out of the residual, jointly; returns the mask of neurons this touched."""
         c = peeled.sensitivities
-        fires = c != 0
-        touched = fires.any(0) | (peeled.kink != 0).any(0)
+        fires, kinks = c != 0, bool(peeled.kink.any())
+        touched = fires.any(0)
+        if kinks:
+            touched |= peeled.kink.any(0)
         where = touched.nonzero()[:, 0]
         if 2 * len(where) > len(touched):
             self.rows.addmm_(c.T, peeled.coordinates, alpha=-1.0)
@@ -227,7 +228,9 @@ class Residual:
         fires, square = fires.to(c.dtype), c.square()
         typical_square = square.sum(1) / fires.sum(1).clamp(min=1)
         off = peeled.sensitivity_error.square()
-        added = (typical_square * off) @ fires + peeled.kink.square().sum(0)
+        added = (typical_square * off) @ fires
+        if kinks:
+            added += peeled.kink.square().sum(0)
         self.bias_error = (self.bias_error.square() + added).sqrt()
         added += peeled.sample_error.square() @ square
         self.row_error = (self.row_error.square() + added).sqrt()

@@ -25,13 +25,16 @@ __all__ = ["batches", "combine", "mean_square", "norms_of_products", "survey"]
 _BLOCK_BYTES = 2**25
 """Size of a block of columns in float64."""
 
-_SKETCH = 32
-"""Random directions in feature space; norms are known from them up to an eighth."""
+_SKETCH = 16
+"""Random directions in feature space; a norm is known from them up to a sixth, give or take."""
 
 _ROWS = 16
 """Rows that are multiplied at once."""
 
-_CHUNK = 64
+_NEARLY_ALL = 0.95
+"""So many rows are worked on where they are; fewer are put together first."""
+
+_CHUNK = 128
 """Samples that are written at once."""
 
 
@@ -49,16 +52,35 @@ def survey(gradient: Tensor, weight: Tensor, *, multiply: bool) -> tuple[Tensor,
         expected to be that of the same combination of these.
     """
     neurons, features = gradient.shape
-    product = gradient.new_zeros(neurons, neurons if multiply else 0, dtype=torch.float64)
-    sketch = product.new_zeros(neurons, _SKETCH)
+    # Neurons that nobody fires need not be multiplied.
+    used = _not_zero(gradient)
+    pack = len(used) < _NEARLY_ALL * neurons
+    count = len(used) if pack else neurons
+    product = gradient.new_empty(count, neurons if multiply else 0, dtype=torch.float64)
+    sketch = product.new_zeros(count, _SKETCH)
     generator = torch.Generator().manual_seed(0)
     for block in _blocks(neurons, features):
-        g, w = gradient[:, block].double(), weight[:, block].double()
+        g = (gradient[used, block] if pack else gradient[:, block]).double()
         if multiply:
-            product.addmm_(g, w.T)
+            product.addmm_(g, weight[:, block].double().T, beta=block.start > 0)
         mix = torch.randn(g.shape[1], _SKETCH, generator=generator, dtype=torch.float64)
         sketch.addmm_(g, mix.to(g.device))
+    if pack:
+        product, sketch = (
+            part.new_zeros(neurons, part.shape[1]).index_copy_(0, used, part)
+            for part in (product, sketch)
+        )
     return product, sketch / math.sqrt(_SKETCH)
+
+
+def _not_zero(gradient: Tensor) -> Tensor:
+    """Indices of rows that are not all zero."""
+    # A few columns show nearly all of them.
+    found = (gradient[:, :_ROWS] != 0).any(1)
+    left = (~found).nonzero()[:, 0]
+    for some in batches(len(left), _ROWS):
+        found[left[some]] = (gradient[left[some]] != 0).any(1)
+    return found.nonzero()[:, 0]
 
 
 def norms_of_products(these: Tensor, those: Tensor, rows: Tensor) -> Tensor:
@@ -86,13 +108,13 @@ def combine(combinations: Tensor, gradient: Tensor) -> Tensor:
     found = combinations.new_empty(len(combinations), features)
     if not len(combinations):
         return found
-    used = combinations != 0
+    used = (combinations != 0).any(0).nonzero()[:, 0]
+    combinations = combinations[:, used]
     # Neurons in the order in which samples need them: those certified early are made of few.
-    first = torch.where(used.any(0), used.int().argmax(0), len(combinations))
-    order = first.argsort(stable=True)
-    combinations, starts = combinations[:, order], first[order]
+    starts, order = (combinations != 0).int().argmax(0).sort(stable=True)
+    combinations, used = combinations[:, order], used[order]
     for block in _blocks(neurons, features):
-        needed = gradient[order[starts < len(combinations)], block].double()
+        needed = gradient[used, block].double()
         for some in batches(len(combinations), _CHUNK):
             count = int((starts < some.stop).sum())
             torch.mm(combinations[some, :count], needed[:count], out=found[some, block])

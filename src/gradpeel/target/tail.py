@@ -51,10 +51,6 @@ class Tail(nn.Module):
         self.unknown = unknown
         self.names = dict(names or {})
 
-    def named_by_model(self) -> dict[str, nn.Parameter]:
-        """The parameters by their names in the model."""
-        return {self.names.get(own, own): value for own, value in self.named_parameters()}
-
     def forward(self, activations: Tensor) -> Tensor:
         """Map activations, (n, neurons), to outputs, (n, classes), in the mode the model is in."""
         if self.next_layer is not None:
