@@ -46,6 +46,7 @@ def run(
     kind: type[RowT],
     *,
     workers: int,
+    fresh: bool = False,
 ) -> list[RowT]:
     """Measure the cells that `out` does not hold yet, appending each; returns all of them.
 
@@ -56,6 +57,7 @@ def run(
         out: the CSV file; it may hold other cells too.
         kind: the class of its rows.
         workers: number of processes.
+        fresh: give every cell a process of its own.
     """
     wanted = list(dict.fromkeys(cells))
     _mend(out)
@@ -65,7 +67,13 @@ def run(
         return [done[cell] for cell in wanted]
     # One thread a worker: cells are the parallelism. A forked worker would inherit torch's pool.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(
+        workers,
+        context,
+        torch.set_num_threads,
+        (1,),
+        max_tasks_per_child=1 if fresh else None,
+    ) as pool:
         futures = [pool.submit(measure, cell) for cell in todo]
         console = Console(stderr=True)
         try:

@@ -72,22 +72,22 @@ MUTANTS = (
     Mutant(
         "Next layer",
         "certificate.py",
-        "return _Test(gap / error, mismatch, luck.prod(1)",
-        "return _Test(0 * gap, 0 * mismatch, luck.prod(1)",
+        "return _Test(units, mismatch, luck.prod(1)",
+        "return _Test(0 * units, 0 * mismatch, luck.prod(1)",
         CERTIFICATE,
     ),
     Mutant(
         "Support",
         "certificate.py",
-        "    explained &= ~trespassers(residual, simulated.c * (fires & ~doubt))\n",
+        "    explained &= ~trespassers(residual, c * ~doubt)\n",
         "",
         CERTIFICATE,
     ),
     Mutant(
         "Weight of evidence",
         "certificate.py",
-        "    accepted = sound & (chance <= CHANCE)\n\n    v, c, off",
-        "    accepted = sound\n\n    v, c, off",
+        "    accepted = sound & (chance <= CHANCE)\n\n    v, unmasked, off",
+        "    accepted = sound\n\n    v, unmasked, off",
         CERTIFICATE,
     ),
     Mutant(
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "Structure, of samples that do not fire alike",
-        "peeling.py",
+        "judging.py",
         "verdicts.accepted[seen] & ~alike.new",
         "verdicts.accepted[seen]",
         ("alike",),
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "Relativity",
         "residual.py",
-        "unit * torch.maximum(bias.abs(), rms(rows) / self.scale)",
+        "unit * torch.maximum(bias.abs(), size / self.scale)",
         "unit * torch.ones_like(bias)",
         ("certificate", "residual"),
     ),
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "Numbers are those it was certified by",
         "closing.py",
-        "_agrees(rows, target, ledger, residual) & (ledger",
+        "_agrees(ledger, residual) & (ledger",
         "(ledger",
         ("peeling", "closing", "cascade"),
     ),
@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "Kinks are unknown",
         "certificate.py",
-        "            kink=c * doubt,\n",
-        "            kink=0 * c,\n",
+        "    doubt = z.abs() <= KINK * error[:, None] * residual.spread\n",
+        "    doubt = torch.zeros_like(fires)\n",
         ("certificate", "verdicts", "cascade"),
     ),
 )

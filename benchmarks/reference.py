@@ -7,6 +7,8 @@ residual (paper, algorithm "The Peeling Decoder").
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 
 import torch
@@ -35,15 +37,21 @@ class Reference:
         samples: (n, features) at the target's input.
         labels: (n,).
         rounds: rounds in which something was certified.
+        ended: nothing more was to be found; otherwise it was given up.
     """
 
     samples: Tensor
     labels: Tensor
     rounds: int
+    ended: bool = True
 
 
 def reference_peel(
-    model: nn.Module, update: gp.Update, *, data_range: tuple[float, float] | None = None
+    model: nn.Module,
+    update: gp.Update,
+    *,
+    data_range: tuple[float, float] | None = None,
+    give_up_after: float = math.inf,
 ) -> Reference:
     """Decode an update as the paper's pseudocode does.
 
@@ -51,6 +59,7 @@ def reference_peel(
         model: the network the update was computed on.
         update: what the client sent, of a known batch size.
         data_range: candidates with entries outside are discarded before they are compared.
+        give_up_after: CPU seconds after which no further round is begun.
     """
     if update.share is None:
         raise SystemExit("the paper's loop must be told the batch size")
@@ -58,7 +67,8 @@ def reference_peel(
     rows = update.gradients[target.weight_name].double().clone()
     bias = update.gradients[target.bias_name].double().clone()
     samples, labels, rounds = rows[:0], torch.zeros(0, dtype=torch.long), 0
-    while True:
+    started = time.process_time()
+    while time.process_time() - started < give_up_after:
         live = (bias.abs() > _DEAD).nonzero()[:, 0]
         candidates = rows[live] / bias[live, None]
         if data_range is not None:
@@ -85,6 +95,7 @@ def reference_peel(
         rows -= c.T @ found
         bias -= c.sum(0)
         samples, labels = torch.cat([samples, found]), torch.cat([labels, fitted])
+    return Reference(samples, labels, rounds, ended=False)
 
 
 def _fit_labels(

@@ -40,6 +40,9 @@ _LEAST_FREE = 0.05
 _SURPLUS = 0.5
 """How free of the unknowns an equation must be to count as evidence for them."""
 
+_CORRECTIONS = 2
+"""Newton steps towards the inverse."""
+
 _ENOUGH = 10
 """Clean equations in excess of the unknowns from which on the gaps measure the errors."""
 
@@ -78,12 +81,21 @@ class Fit:
         solution: Tensor = torch.linalg.solve_triangular(self.r, self.q.T @ weighted, upper=True)
         return solution / self.size[:, None]
 
-    def combinations(self, neurons: int) -> Tensor:
-        """(n, neurons) the unknowns as combinations of what was observed."""
+    def combinations(self, matrix: Tensor) -> Tensor:
+        """(n, neurons) the unknowns as combinations of what was observed.
+
+        Args:
+            matrix: (n, neurons) what each unknown adds at each neuron.
+        """
         weighted = (self.q * self.weights).T
-        found = self.r.new_zeros(len(self.r), neurons)
         solution = torch.linalg.solve_triangular(self.r, weighted, upper=True)
+        found = torch.zeros_like(matrix)
         found[:, self.equations] = solution / self.size[:, None]
+        # Next to one that is ten decades larger an unknown drowns in the roundings of this inverse;
+        # how far it is from being one tells what to correct.
+        one = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+        for _ in range(_CORRECTIONS):
+            found = found - (found @ matrix.T - one) @ found
         return found
 
     def error_of(self, combinations: Tensor) -> Tensor:

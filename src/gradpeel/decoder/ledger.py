@@ -142,7 +142,7 @@ class Ledger:
             refined: the same samples, refined.
             bias: (neurons,) bias gradient of the target, as it was sent.
         """
-        fitted = refined.fit.combinations(len(bias))
+        fitted = refined.fit.combinations(refined.peeled.sensitivities)
         fitted = fitted / (fitted @ bias)[:, None]
         self._combinations = torch.where(refined.better[:, None], fitted, self.combinations())
         self.peeled = refined.peeled
