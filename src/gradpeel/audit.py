@@ -147,6 +147,7 @@ def audit(
     state_batch_size: bool = True,
     know_tail: bool = True,
     data_range: tuple[float, float] | None = None,
+    device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
 ) -> Audit:
     """Simulate one FedSGD round on data you own and tell what its gradient gives away.
@@ -167,6 +168,7 @@ def audit(
         know_tail: whether the decoder knows the loss and the network behind the target; otherwise
             structure and the next layer's gradient are all its evidence, and it knows no labels.
         data_range: smallest and largest possible value of an entry, if the decoder may use it.
+        device: where the decoder computes, see `gradpeel.peel`; the client is simulated on the CPU.
         on_round: called after each round of the cascade.
 
     Returns:
@@ -206,6 +208,7 @@ def audit(
         loss=loss if know_tail else None,
         sample_shape=tuple(x.shape[1:]),
         data_range=data_range,
+        device=device,
     )
     for round_ in peeling:
         if on_round is not None:

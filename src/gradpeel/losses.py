@@ -165,7 +165,7 @@ class CrossEntropy:
             raise InputError(
                 f"class_weights of {len(weights)} values: the model has {classes} classes"
             )
-        found = torch.tensor(weights, dtype=torch.float64)
+        found = torch.tensor(weights, dtype=torch.float64, device="cpu")
         return found if like is None else found.to(like)
 
 

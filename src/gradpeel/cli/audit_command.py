@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from gradpeel.cli.design_options import DesignName, DesignOptions, InitName, WeightsName
+from gradpeel.cli.device_option import DEVICE_HELP
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_sizes
@@ -180,6 +181,7 @@ def audit_command(
             min=0, help="Seeds network, design, noise and --shuffle.", rich_help_panel=ATTACK
         ),
     ] = 0,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP, rich_help_panel=ATTACK)] = "cpu",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -258,6 +260,7 @@ def audit_command(
                 noise=noise,
                 state_batch_size=not unknown_batch_size,
                 know_tail=not unknown_tail,
+                device=device,
                 on_round=on_round,
             )
         numbers = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from gradpeel.cli.device_option import DEVICE_HELP
 from gradpeel.cli.loss_options import LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -78,6 +79,7 @@ def peel_command(
             show_default="unknown",
         ),
     ] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     samples: Annotated[
         Path | None,
         typer.Option(
@@ -134,7 +136,9 @@ def peel_command(
         loss = None if unknown_tail else LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
         with watch(sent.batch_size) as on_round:
-            recovery = peel(model, sent, loss=loss, data_range=bounds, on_round=on_round)
+            recovery = peel(
+                model, sent, loss=loss, data_range=bounds, device=device, on_round=on_round
+            )
         seconds = time.perf_counter() - started
         if folder is not None:
             _write(folder / "samples.npz", recovery, sample_shape or (features,))

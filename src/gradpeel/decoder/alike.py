@@ -46,7 +46,7 @@ def fire_alike(new: Peeled, known: Peeled, scale: float) -> Alike:
         scale: typical size of a sample's coordinates.
     """
     everybody = Peeled.joined([known, new])
-    alike = torch.zeros(len(everybody), dtype=torch.bool)
+    alike = torch.zeros_like(everybody.sample_error, dtype=torch.bool)
     again = torch.zeros_like(alike)
     for group in _groups(everybody.activations > 0):
         vectors, error = everybody.coordinates[group], everybody.sample_error[group]
@@ -62,6 +62,7 @@ def fire_alike(new: Peeled, known: Peeled, scale: float) -> Alike:
 def _groups(fires: Tensor) -> list[Tensor]:
     """Indices of rows that are equal, for every row that occurs more than once."""
     found: dict[bytes, list[int]] = {}
-    for i, row in enumerate(fires.numpy()):
+    for i, row in enumerate(fires.numpy(force=True)):
         found.setdefault(row.tobytes(), []).append(i)
-    return [torch.tensor(group) for group in found.values() if len(group) > 1]
+    groups = [group for group in found.values() if len(group) > 1]
+    return [torch.tensor(group, device=fires.device) for group in groups]

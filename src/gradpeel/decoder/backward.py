@@ -120,7 +120,7 @@ class Backward:
         if layer is not None:
             moves = moves @ layer.weight.T
         logits, wobble = self._push(entered, moves)
-        wanted = counts @ self._targets
+        wanted = counts @ self.targets
         p = torch.softmax(logits, 1)
         mass = wanted.sum(1, keepdim=True)
         change = mass * p * (wobble - (p * wobble).sum(1, keepdim=True))
@@ -156,7 +156,7 @@ class Backward:
         else:
             own = layer.weight.T[neurons]
         logits, along = self._push(entered, own)
-        targets = self._targets
+        targets = self.targets
         p = torch.softmax(logits, 1)
         entries: Tensor = (p * along).sum(1, keepdim=True) * targets.sum(1) - along @ targets.T
         return entries
@@ -173,7 +173,7 @@ class Backward:
         entered = self._enter(activations)
         p = torch.softmax(self._behind(entered), 1).repeat_interleave(self.classes, 0)
         return self.share * self._pull_each(
-            entered, _loss_gradient(p, _tile(self._targets, entered))
+            entered, _loss_gradient(p, _tile(self.targets, entered))
         )
 
     def at_logits(self, activations: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -208,7 +208,7 @@ class Backward:
         layer = self.tail.next_layer
         if layer is None or layer.out_features != self.classes:
             return False
-        probe = torch.linspace(-1.0, 1.0, self.classes).to(layer.weight)[None]
+        probe = torch.linspace(-1.0, 1.0, self.classes, device="cpu").to(layer.weight)[None]
         return torch.equal(self.tail.rest(probe), probe)
 
     @cached_property
@@ -224,7 +224,7 @@ class Backward:
         return 2.0 * float((layer.weight.abs() @ self.unit_error.abs()).max())
 
     @cached_property
-    def _targets(self) -> Tensor:
+    def targets(self) -> Tensor:
         """(classes, classes) what the loss asks for each label."""
         return self.loss.targets(self.classes).to(self.unit_error)
 

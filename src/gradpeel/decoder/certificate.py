@@ -271,7 +271,7 @@ def certify_by_structure(
     else:
         v = z.new_zeros(len(z), 0 if layer is None else layer.out_features)
         start = torch.zeros_like(z)
-        start[torch.arange(len(z)), candidates.neurons] = residual.bias[candidates.neurons]
+        start.scatter_(1, candidates.neurons[:, None], residual.bias[candidates.neurons, None])
         unmasked, distance, equations = structure.sharpen(start, fires | doubt)
         own = unmasked.gather(1, candidates.neurons[:, None])
         scale = residual.bias[candidates.neurons, None] / torch.where(own == 0, 1.0, own)

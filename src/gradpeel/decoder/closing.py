@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.batch_size import Vote
+from gradpeel.decoder.draws import gaussian
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
@@ -109,19 +110,19 @@ def close(
         size = None if size is None or not 0 < found <= size else size
     everything = size is not None and found == size
     return Recovery(
-        samples=_samples(combine(combinations, gradient), target, sample_shape),
-        labels=ledger.labels[kept],
-        multiplicities=counts.sum(1),
+        samples=_samples(combine(combinations, gradient).cpu(), target, sample_shape),
+        labels=ledger.labels[kept].cpu(),
+        multiplicities=counts.sum(1).cpu(),
         label_counts=tuple(
             {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()
         ),
-        residuals=ledger.residuals[kept],
-        errors=STATED * known.sample_error,
-        chances=ledger.chances[kept],
-        equations=ledger.equations[kept],
+        residuals=ledger.residuals[kept].cpu(),
+        errors=STATED * known.sample_error.cpu(),
+        chances=ledger.chances[kept].cpu(),
+        equations=ledger.equations[kept].cpu(),
         evidence=tuple(ledger.evidence[i] | everywhere for i in places),
-        rounds=ledger.rounds[kept],
-        sources=ledger.sources[kept],
+        rounds=ledger.rounds[kept].cpu(),
+        sources=ledger.sources[kept].cpu(),
         isolating=tuple(ledger.isolating[i] for i in places),
         trace=trace,
         batch_size=size,
@@ -158,9 +159,7 @@ def _agrees(ledger: Ledger, residual: Residual) -> Tensor:
     for which the two do not agree, as random directions show, is withdrawn.
     """
     peeled, sent = ledger.peeled, residual.sent.rows
-    generator = torch.Generator().manual_seed(0)
-    mix = torch.randn(sent.shape[1], _DIRECTIONS, generator=generator, dtype=sent.dtype)
-    mix = mix.to(sent.device) / math.sqrt(sent.shape[1])
+    mix = gaussian(sent.shape[1], _DIRECTIONS, like=sent) / math.sqrt(sent.shape[1])
     off = rms(ledger.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
     return off <= torch.clamp(MERGE * peeled.sample_error, min=_DIFFERENT)
 

@@ -93,9 +93,8 @@ class Fit:
         found[:, self.equations] = solution / self.size[:, None]
         # Next to one that is ten decades larger an unknown drowns in the roundings of this inverse;
         # how far it is from being one tells what to correct.
-        one = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
         for _ in range(_CORRECTIONS):
-            found = found - (found @ matrix.T - one) @ found
+            found = found - (found @ matrix.T - _one(matrix)) @ found
         return found
 
     def error_of(self, combinations: Tensor) -> Tensor:
@@ -145,7 +144,7 @@ def fit_equations(
     unit = 1.0
     if count >= _ENOUGH:
         unit = float((gap[clean] / sigma[clean]).square().div(free[clean]).mean().sqrt())
-    inverse = torch.linalg.solve_triangular(r, torch.eye(len(r), dtype=r.dtype), upper=True)
+    inverse = torch.linalg.solve_triangular(r, _one(r), upper=True)
     return Fit(
         equations,
         weights[equations, None],
@@ -181,3 +180,8 @@ def _factor(matrix: Tensor, explained: Tensor) -> tuple[Tensor, Tensor, Tensor, 
     size = matrix[order].norm(dim=0)
     q, r = torch.linalg.qr(matrix[order] / size)
     return order, q, r, size
+
+
+def _one(like: Tensor) -> Tensor:
+    """The identity matrix with as many rows."""
+    return torch.eye(len(like), dtype=like.dtype, device=like.device)

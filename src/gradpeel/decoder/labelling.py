@@ -44,13 +44,13 @@ def tally(
     Returns:
         (n, classes) copies with each label, all zero where no whole numbers come out.
     """
-    targets = backward.loss.targets(backward.classes)
+    targets = backward.targets
     p, g = backward.at_logits(activations, v)
     floor = SLACK * error * g.abs().amax(1)
     inverse = torch.linalg.inv(targets)
     mass = targets.sum(1)
     best = torch.zeros_like(p)
-    least = torch.full((len(p),), _WHOLE, dtype=p.dtype)
+    least = p.new_full((len(p),), _WHOLE)
     for total in _masses(mass, fewest):
         found = (total * p - g) @ inverse
         whole = found.round()

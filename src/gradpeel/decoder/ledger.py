@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
+from gradpeel.decoder.draws import gaussian
 from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence
@@ -54,9 +55,8 @@ class Ledger:
         self._gradient = gradient
         self._scale = scale
         # Samples are compared along a few random directions first.
-        generator = torch.Generator().manual_seed(0)
-        directions = torch.randn(width, _DIRECTIONS, generator=generator, dtype=torch.float64)
-        self._directions = functional.normalize(directions, dim=0).to(gradient.device)
+        some = gaussian(width, _DIRECTIONS, like=gradient.new_empty(0, dtype=torch.float64))
+        self._directions = functional.normalize(some, dim=0)
         none = Peeled.none(
             width=width,
             neurons=len(gradient),

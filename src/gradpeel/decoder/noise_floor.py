@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.draws import generator
 from gradpeel.decoder.tolerances import ROUNDING
 from gradpeel.decoder.wide import mean_square, norms_of_products
 from gradpeel.target import Target
@@ -101,7 +102,6 @@ def _smallest_spread(gradient: Tensor) -> float:
     """
     neurons, features = gradient.shape
     count = max(1, min(neurons, features) // 2)
-    generator = torch.Generator().manual_seed(0)
-    some = torch.randperm(features, generator=generator)[:count].to(gradient.device)
-    smallest = float(torch.linalg.svdvals(gradient[:, some].double())[-1])
+    some = torch.randperm(features, generator=generator(), device="cpu")[:count]
+    smallest = float(torch.linalg.svdvals(gradient[:, some.to(gradient.device)].double())[-1])
     return smallest / (math.sqrt(neurons) - math.sqrt(count))

@@ -29,6 +29,7 @@ from gradpeel.decoder.batch_size import Vote, vote
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.closing import close
+from gradpeel.decoder.draws import gaussian, generator
 from gradpeel.decoder.judging import Judge, Stage
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.labelling import MOST_COPIES, labels_of
@@ -49,6 +50,7 @@ from gradpeel.decoder.tolerances import (
     WORN,
     WORN_MEASURED,
 )
+from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.target import Target, split
@@ -68,6 +70,7 @@ def peel(
     sample_shape: tuple[int, ...] | None = None,
     data_range: tuple[float, float] | None = None,
     use_next_layer: bool = True,
+    device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
 ) -> Recovery:
     """Decode an update: every sample that peeling can reach, with label and certificate.
@@ -84,6 +87,8 @@ def peel(
             candidate outside it is turned away.
         use_next_layer: also demand that a candidate explains the next layer's gradient, where
             there is one.
+        device: where to decode: "cpu", "cuda", "cuda:1", "mps" or "auto", the fastest there is. One
+            without float64 leaves it to the CPU. Results are on the CPU always.
         on_round: called after each round.
 
     Returns:
@@ -92,7 +97,7 @@ def peel(
 
     Raises:
         ModelRefusedError: the network cannot be attacked; the error says why.
-        InputError: the update does not belong to the network.
+        InputError: the update does not belong to the network, or there is no such device.
     """
     peeling = Peeling(
         model,
@@ -101,6 +106,7 @@ def peel(
         sample_shape=sample_shape,
         data_range=data_range,
         use_next_layer=use_next_layer,
+        device=device,
     )
     for round_ in peeling:
         if on_round is not None:
@@ -133,11 +139,15 @@ class Peeling:
         sample_shape: tuple[int, ...] | None = None,
         data_range: tuple[float, float] | None = None,
         use_next_layer: bool = True,
+        device: str | torch.device = "cpu",
     ) -> None:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
-        self._update = update
-        self._target = target = split(model, share=True).computing_in_float64()
+        where = with_float64(choose(device))
+        self._update = update = replace(
+            update, gradients={name: g.detach().to(where) for name, g in update.gradients.items()}
+        )
+        self._target = target = split(model, share=True).for_decoding(where)
         _check_belongs(model, target, update, whole=loss is not None)
         if data_range is not None and not data_range[0] < data_range[1]:
             raise InputError(f"data_range={data_range}: expected the smaller value first")
@@ -147,12 +157,12 @@ class Peeling:
         self._sample_shape = sample_shape
         self._range = data_range
         self._residual = residual = Residual(target, update, use_next=use_next_layer)
-        # Fixed seed: any direction does, but the same update must always decode the same way.
-        generator = torch.Generator().manual_seed(0)
-        direction = torch.randn(residual.rows.shape[1], generator=generator, dtype=torch.float64)
-        coin = torch.rand(target.neurons, generator=generator)
-        direction[torch.randperm(len(direction), generator=generator)[_COORDINATES:]] = 0.0
-        self._direction = (direction / direction.norm()).to(target.bias)
+        source = generator()
+        direction = gaussian(residual.rows.shape[1], like=target.bias, source=source)
+        coin = torch.rand(target.neurons, generator=source, device="cpu").to(target.bias)
+        others = torch.randperm(len(direction), generator=source, device="cpu")[_COORDINATES:]
+        direction[others.to(direction.device)] = 0.0
+        self._direction = direction / direction.norm()
         self._signs = torch.where(coin < 0.5, -1.0, 1.0).to(target.bias)
         self._loss = (
             loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
@@ -258,9 +268,9 @@ class Peeling:
                 number=number,
                 looked_at=len(look.readings.pairs[0]),
                 distinct=len(look.readings),
-                sources=candidates.neurons[chosen],
-                labels=labels_of(peeled.counts),
-                fires=peeled.activations > 0,
+                sources=candidates.neurons[chosen].cpu(),
+                labels=labels_of(peeled.counts).cpu(),
+                fires=(peeled.activations > 0).cpu(),
                 quiet=int(residual.quiet.sum()),
                 left=float(residual.bias.norm()) / (float(residual.sent.bias.norm()) or 1.0),
             )
@@ -421,7 +431,7 @@ class Peeling:
     def _strike(self, sources: Tensor) -> None:
         """Take samples out of the trace of rounds."""
         for i, round_ in enumerate(self._trace):
-            stays = ~torch.isin(round_.sources, sources)
+            stays = ~torch.isin(round_.sources, sources.cpu())
             self._trace[i] = replace(
                 round_,
                 sources=round_.sources[stays],
@@ -466,7 +476,7 @@ class Peeling:
     @property
     def neuron_errors(self) -> Tensor:
         """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
-        return self._residual.row_error
+        return self._residual.row_error.cpu()
 
     @torch.no_grad()
     def recovery(self) -> Recovery:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.decoder.backward import Backward
+from gradpeel.decoder.draws import gaussian
 from gradpeel.decoder.fitting import Fit, fit_equations
 from gradpeel.decoder.peeled import Peeled, typical
 from gradpeel.decoder.residual import Residual, rms
@@ -100,8 +101,7 @@ def refine(
         lost[:] = True
     settled[sources[lost]] = True
     known = torch.cat([sent.rows / scale, sent.bias[:, None]], 1)
-    generator = torch.Generator().manual_seed(0)
-    mix = torch.randn(known.shape[1], _SKETCH, generator=generator, dtype=known.dtype)
+    mix = gaussian(known.shape[1], _SKETCH, like=known)
     sketch = known @ mix / known.shape[1] ** 0.5
     sense = partial(
         _sense,
@@ -189,7 +189,7 @@ def _sense(
         off = simulated.error(peeled.sample_error[known], residual.resolution)
         best = _better(best, known, simulated.c * fires[known], simulated.v, off)
         silent = silent.index_copy(0, known, simulated.c)
-    unknown = torch.arange(len(peeled))
+    unknown = (peeled.sample_error >= 0).nonzero()[:, 0]
     if backward is not None:
         unknown = (peeled.counts.sum(1) == 0).nonzero()[:, 0]
     if layer is not None and residual.has_next and len(unknown):

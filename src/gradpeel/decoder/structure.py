@@ -19,6 +19,7 @@ import math
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.draws import gaussian, generator
 from gradpeel.decoder.residual import Sent
 from gradpeel.decoder.tolerances import CHANCE
 
@@ -128,8 +129,7 @@ class Structure:
             silent neurons are too few; (n,) by how many these are more than enough.
         """
         live, sharp = self._live, c.clone()
-        error = torch.full((len(c),), torch.inf, dtype=c.dtype)
-        spare = torch.zeros(len(c), dtype=c.dtype)
+        error, spare = c.new_full((len(c),), torch.inf), c.new_zeros(len(c))
         basis = self._find_basis() if len(c) else None
         if basis is None:
             return sharp, error, spare
@@ -145,7 +145,7 @@ class Structure:
 
         It is remembered: samples are asked for again as long as where they fire does not change.
         """
-        key = on.numpy().tobytes()
+        key = on.numpy(force=True).tobytes()
         if key not in self._found:
             weight = self._sent.row_error[self._live]
             spare = int((~on).sum()) - basis.shape[1]
@@ -183,12 +183,12 @@ class Structure:
         most, size = min(rows.shape), self._batch_size
         if size is not None and (size + _OVERSAMPLING >= count or size >= width):
             return None
-        generator = torch.Generator().manual_seed(0)
+        source = generator()
         basis = rows.new_zeros(count, 0)
         block = _BLOCK if size is None else size + _OVERSAMPLING
         while basis.shape[1] < most:
             block = min(block, most - basis.shape[1])
-            mix = torch.randn(width, block, generator=generator, dtype=rows.dtype)
+            mix = gaussian(width, block, like=rows, source=source)
             fresh = rows @ mix / math.sqrt(width)
             fresh = fresh - basis @ (basis.T @ fresh)
             if float(fresh.norm(dim=0).max()) <= _NOISE * math.sqrt(count):
@@ -235,12 +235,11 @@ def _null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     """
     # Columns are orthonormal, so the Gram matrix of the silent rows follows from the firing ones,
     # which are fewer. Its smallest eigenvalue is zero up to rounding, of either sign.
-    identity = torch.eye(basis.shape[1], dtype=basis.dtype)
+    identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
     gram = (1 + _SHIFT * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[on]
     factor, failed = torch.linalg.cholesky_ex(gram)
     # Any start will do that is not orthogonal to it.
-    generator = torch.Generator().manual_seed(0)
-    start, away = torch.randn(2, basis.shape[1], generator=generator, dtype=basis.dtype)
+    start, away = gaussian(2, basis.shape[1], like=basis)
     if int(failed):
         return start, start.new_tensor(torch.inf)
     vector = _iterate(factor, start)

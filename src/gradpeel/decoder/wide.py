@@ -20,6 +20,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.draws import gaussian, generator
+
 __all__ = ["batches", "combine", "mean_square", "norms_of_products", "survey"]
 
 _BLOCK_BYTES = 2**25
@@ -58,13 +60,12 @@ def survey(gradient: Tensor, weight: Tensor, *, multiply: bool) -> tuple[Tensor,
     count = len(used) if pack else neurons
     product = gradient.new_empty(count, neurons if multiply else 0, dtype=torch.float64)
     sketch = product.new_zeros(count, _SKETCH)
-    generator = torch.Generator().manual_seed(0)
+    source = generator()
     for block in _blocks(neurons, features):
         g = (gradient[used, block] if pack else gradient[:, block]).double()
         if multiply:
             product.addmm_(g, weight[:, block].double().T, beta=block.start > 0)
-        mix = torch.randn(g.shape[1], _SKETCH, generator=generator, dtype=torch.float64)
-        sketch.addmm_(g, mix.to(g.device))
+        sketch.addmm_(g, gaussian(g.shape[1], _SKETCH, like=g, source=source))
     if pack:
         product, sketch = (
             part.new_zeros(neurons, part.shape[1]).index_copy_(0, used, part)

@@ -88,16 +88,18 @@ class Target:
         logits: Tensor = self.tail(self.pre_activations(self.front(x)).relu())
         return logits
 
-    def computing_in_float64(self) -> Target:
-        """Return a copy that computes in float64, but for the weight: that is large, and stays.
+    def for_decoding(self, device: torch.device) -> Target:
+        """Return a copy on a device that computes in float64, but for the weight.
 
-        Who needs it in float64 turns a part of it at a time, see `gradpeel.decoder.wide`.
+        That is large: who needs it in float64 turns a part of it at a time, see
+        `gradpeel.decoder.wide`.
         """
         return replace(
             self,
-            bias=self.bias.double(),
+            weight=self.weight.to(device),
+            bias=self.bias.to(device, torch.float64),
             front=self.front.to(torch.float64),
-            tail=copy.deepcopy(self.tail).double(),
+            tail=copy.deepcopy(self.tail).to(device, torch.float64),
         )
 
     def to(self, dtype: torch.dtype) -> Target:

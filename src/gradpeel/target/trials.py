@@ -37,7 +37,7 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
         UnsupportedModelError: it fails, or does not give one row of outputs a sample.
     """
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(4, len(weight), generator=generator).relu().to(weight)
+    rows = torch.randn(4, len(weight), generator=generator, device="cpu").relu().to(weight)
     try:
         with _as_if_never_run(tail):
             start = torch.get_rng_state()
@@ -78,7 +78,7 @@ def reasons_not_reproduced(
     that `+=` changes a tensor that has a second name.
     """
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(3, front.features, generator=generator)
+    rows = torch.randn(3, front.features, generator=generator, device="cpu")
     rows = rows.to(next(model.parameters()).device)
     sizes = [max(s.offset.numel(), s.scale.numel()) for s in front.steps if isinstance(s, Affine)]
     channels = max([1, *sizes])
