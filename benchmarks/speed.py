@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -40,6 +41,8 @@ __all__ = ["BY_BATCH", "BY_FEATURES", "BY_NEURONS", "CASES", "GOALS", "Case", "R
 
 SIDES = {192: 8, 768: 16, 3072: 32, 12288: 64, 49152: 128, 150528: 224}
 """Side of a square colour image with so many features."""
+
+T = TypeVar("T")
 
 _LARGE = 20_000
 """Features from which on a case is measured once."""
@@ -246,7 +249,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def _peak(work: Callable[[], gp.Recovery]) -> tuple[gp.Recovery, float]:
+def _peak(work: Callable[[], T]) -> tuple[T, float]:
     """What a piece of work returns, and the most bytes it took beyond those in use before."""
     gc.collect()
     with suppress(OSError):

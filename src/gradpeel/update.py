@@ -40,6 +40,7 @@ T = TypeVar("T")
 _FORMAT = "gradpeel-update-1"
 _NPZ_META = "__gradpeel__"
 _META_BYTES = 65_536
+_PARTS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,9 +254,14 @@ def _check_update(update: Update, where: str) -> None:
             raise InputError(
                 f"{where}: {name}: dtype {tensor.dtype}: expected {update.dtype} as the others have"
             )
-        bad = tensor.numel() - int(torch.isfinite(tensor).sum())
+        bad = _not_finite(tensor)
         if bad:
             raise InputError(f"{where}: {name}: {bad} of {tensor.numel()} values are not finite")
+
+
+def _not_finite(tensor: Tensor) -> int:
+    """How many values are not finite, counted by parts: the tensor may be large."""
+    return sum(int((~torch.isfinite(part)).sum()) for part in torch.chunk(tensor.flatten(), _PARTS))
 
 
 def norm(tensors: Mapping[str, Tensor]) -> float:

@@ -27,6 +27,8 @@ TABLE = [
     # the data
     ("audit --data digitz --out out", "data='digitz': expected digits, breast_cancer, photos or"),
     ("audit --data none.npz --out out", "none.npz: no such file"),
+    (f"{AUDIT} --device gpu", "device='gpu': expected one of auto, cpu, cuda, mps"),
+    (f"{PEEL} --device meta", "device='meta': expected one of auto, cpu, cuda, mps"),
     ("audit --data text.npz --out out", "text.npz: not an .npz file"),
     ("audit --data . --out out", ".: is a directory: expected an .npz file"),
     ("audit --data lacking.npz --out out", "lacking.npz: y_test missing: expected x_train"),

@@ -204,3 +204,30 @@ def test_doubt_at_the_start_protects_the_exact_ones() -> None:
     off = (fit.solve(known) - clean.unknowns).square().mean(1).sqrt()
     assert bool((off <= 3 * fit.error).all())
     assert bool(fit.outliers[spoilt].all())
+
+
+@pytest.mark.parametrize("decades", [0, 6, 12])
+@pytest.mark.parametrize("seed", range(3))
+def test_unknowns_are_combinations_of_what_was_observed(decades: int, seed: int) -> None:
+    given = problem(12, 60, seed=seed, noisy=False)
+    # Some add ten decades more than others, and still none drowns.
+    sizes = torch.logspace(0, -decades, 12, dtype=torch.float64)
+    matrix = given.matrix * sizes[:, None]
+    observed = matrix.T @ given.unknowns
+    everywhere = torch.ones(60, dtype=torch.bool)
+    sigma = 1e-16 * observed.abs().amax(1)
+    fit = fit_equations(matrix, observed, sigma, everywhere, doubt=torch.zeros(60).double())
+    mix = fit.combinations(matrix)
+    assert mix.shape == (12, 60)
+    torch.testing.assert_close(
+        mix @ matrix.T * (sizes[:, None] / sizes), torch.eye(12).double(), rtol=0, atol=1e-6
+    )
+    torch.testing.assert_close(mix @ observed, fit.solve(observed), rtol=1e-2, atol=1e-2)
+
+
+def test_equations_that_do_not_count_are_in_no_combination() -> None:
+    given = problem(5, 40, seed=0)
+    some = torch.arange(40) % 3 != 0
+    mix = given.fit(explained=some).combinations(given.matrix)
+    assert not bool(mix[:, ~some].any())
+    torch.testing.assert_close(mix @ given.known, given.fit(explained=some).solve(given.known))

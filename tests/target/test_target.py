@@ -467,3 +467,25 @@ def test_only_modules_can_be_split() -> None:
 def test_tracing_leaves_len_alone() -> None:
     split(mlp(lambda n, x: n.two(n.one(x.reshape(len(x), -1)).relu())))
     assert "len" not in globals()
+
+
+def test_a_target_may_share_the_model_s_parameters() -> None:
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    model[0].weight.grad = torch.ones(5, 6)
+    own, shared = split(model), split(model, share=True)
+    assert shared.weight.data_ptr() == model.get_parameter("0.weight").data_ptr()
+    assert own.weight.data_ptr() != shared.weight.data_ptr()
+    x = torch.rand(4, 6)
+    torch.testing.assert_close(shared.logits(x), own.logits(x))
+    # The model itself stays as it is.
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert model.get_parameter("0.weight").grad is not None
+
+
+def test_the_tail_knows_the_model_s_names() -> None:
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+    tail = split(model).tail
+    names = {tail.names[own]: value for own, value in tail.named_parameters()}
+    assert sorted(names) == ["2.bias", "2.weight", "4.bias", "4.weight"]
+    for name, value in names.items():
+        assert torch.equal(value, model.get_parameter(name))

@@ -144,9 +144,10 @@ class Peeling:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
         where = with_float64(choose(device))
-        self._update = update = replace(
-            update, gradients={name: g.detach().to(where) for name, g in update.gradients.items()}
-        )
+        if any(g.device != where for g in update.gradients.values()):
+            moved = {name: g.to(where) for name, g in update.gradients.items()}
+            update = replace(update, gradients=moved)
+        self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
         _check_belongs(model, target, update, whole=loss is not None)
         if data_range is not None and not data_range[0] < data_range[1]:
