@@ -94,12 +94,13 @@ class Target:
         That is large: who needs it in float64 turns a part of it at a time, see
         `gradpeel.decoder.wide`.
         """
+        # Moved first: where it comes from there may be no float64.
         return replace(
             self,
             weight=self.weight.to(device),
-            bias=self.bias.to(device, torch.float64),
+            bias=self.bias.to(device).double(),
             front=self.front.to(torch.float64),
-            tail=copy.deepcopy(self.tail).to(device, torch.float64),
+            tail=copy.deepcopy(self.tail).to(device).double(),
         )
 
     def to(self, dtype: torch.dtype) -> Target:
