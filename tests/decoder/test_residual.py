@@ -20,7 +20,7 @@ from gradpeel.update import Update
 from support import SmallRound, make_batch, make_model, make_round
 from truth import Truth
 
-# Features fewer than half the neurons: input space; more: neuron space.
+# Fewer features than neurons: input space; more: neuron space.
 ROUNDS = st.builds(
     make_round,
     features=st.sampled_from([7, 20, 45]),
@@ -54,7 +54,7 @@ def excess(residual: Residual, exact: Residual) -> tuple[Tensor, Tensor, Tensor]
 @given(ROUNDS)
 def test_without_its_samples_nothing_is_left(round_: SmallRound) -> None:
     residual = residual_of(round_)
-    assert residual.in_neuron_space == (2 * round_.x.shape[1] > 30)
+    assert residual.in_neuron_space == (round_.x.shape[1] > 30)
     truth = Truth.of(round_)
     touched = residual.subtract(truth.peeled(residual))
     assert touched.tolist() == (truth.c != 0).any(0).tolist()
@@ -363,3 +363,9 @@ def test_subtracting_nobody_changes_nothing() -> None:
     assert not residual.subtract(Truth.of(round_).peeled(residual).pick(nobody)).any()
     for part in PARTS:
         torch.testing.assert_close(getattr(residual, part), getattr(fresh, part))
+
+
+def test_wide_layers_are_left_for_neuron_space() -> None:
+    for features, neurons, expected in ((30, 60, False), (1030, 2050, True), (1000, 2050, False)):
+        round_ = make_round(features=features, neurons=neurons, batch=2)
+        assert residual_of(round_).in_neuron_space == expected

@@ -25,12 +25,6 @@ __all__ = ["Fit", "fit_equations"]
 _ROUNDS = 4
 """How often the weights follow the gaps."""
 
-_STEADY = 1.04
-"""Squared weights that change by no more than this factor are found."""
-
-_NO_MATTER = 1e-3
-"""Nor does it matter what weight equations of so little leverage have."""
-
 _OUTLIER = 3.0
 """How many times its error an equation may be off before it counts only as far as it holds."""
 
@@ -124,6 +118,7 @@ def fit_equations(
     """
     extra = doubt
     for _ in range(_ROUNDS):
+        before = extra
         weights = (sigma.square() + extra.square()).rsqrt()
         equations, q, r, size = _factor((matrix * weights).T, explained)
         solution = torch.linalg.solve_triangular(
@@ -136,8 +131,7 @@ def fit_equations(
         free = 1.0 - leverage
         outliers = gap > _OUTLIER * sigma
         extra = torch.where(outliers, gap / free.clamp(min=_LEAST_FREE), 0.0)
-        follow = (sigma.square() + extra.square()).rsqrt()
-        if _steady(weights[explained], follow[explained], leverage[explained]):
+        if torch.equal(extra[explained], before[explained]):
             break
     clean = explained & ~outliers & (free > _LEAST_FREE)
     count = int(clean.sum())
@@ -157,19 +151,6 @@ def fit_equations(
         extra,
         explained & ~outliers & (free > _SURPLUS),
     )
-
-
-def _steady(before: Tensor, after: Tensor, leverage: Tensor) -> bool:
-    """Whether other weights would make no difference to what is fitted.
-
-    Args:
-        before: (m,) weights of the fit.
-        after: (m,) those that follow from it.
-        leverage: (m,) how much of each equation's own value is fitted.
-    """
-    ratio = (after / before).square()
-    same = torch.maximum(ratio, 1 / ratio) <= _STEADY
-    return bool((same | (leverage * ratio.clamp(min=1.0) <= _NO_MATTER)).all())
 
 
 def _factor(matrix: Tensor, explained: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -8,7 +8,8 @@ which:
 - neuron space: rows[j] = W1 G[j], one product at the start, the floor of the whole attack. The
   candidate of neuron j has pre-activations rows[j] / h[j] + b1, and nothing as long as a sample is
   needed again.
-- input space, for few features: rows[j] = G[j], and the candidate is the sample itself.
+- input space, for fewer features than neurons: rows[j] = G[j], and the candidate is the sample
+  itself. That keeps more digits, but every look takes a product.
 
 Beside every neuron stands an error: how far its residual may be from the exact one. It starts at
 the rounding of the update's dtype and grows with every subtraction; all tolerances follow from it.
@@ -33,6 +34,9 @@ from gradpeel.update import Update
 __all__ = ["Residual", "Sent", "rms"]
 
 _HALF_THE_DIGITS = 2.0**-26
+
+_WIDE = 2048
+"""Neurons from which on input space, where every look takes a product, is left for less."""
 
 _ENOUGH = 256
 """Candidates that show how large a typical one is."""
@@ -83,7 +87,8 @@ class Residual:
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
         gradient = update.gradients[target.weight_name]
-        self.in_neuron_space = 2 * target.features > target.neurons
+        fewest = target.neurons // 2 if target.neurons > _WIDE else target.neurons
+        self.in_neuron_space = target.features > fewest
         self.resolution = float(torch.finfo(update.dtype).eps)
         product, self.sketch = survey(gradient, target.weight, multiply=self.in_neuron_space)
         rows = product if self.in_neuron_space else gradient.double()
