@@ -114,6 +114,9 @@ def _plot(rows: Sequence[Row], path: Path) -> None:
     )
     for panel, (what, cases) in zip(axes, lines, strict=True):
         found = [by_case[case] for case in cases if case in by_case]
+        if not found:
+            panel.set_axis_off()
+            continue
         at = [getattr(row, what) for row in found]
         panel.loglog(at, [row.peel for row in found], "o-", color=VERMILLION, label="peel")
         panel.loglog(at, [row.single_pass for row in found], "^:", color=GREEN, label="single pass")

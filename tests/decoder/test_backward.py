@@ -238,7 +238,7 @@ def test_bias_entries_are_those_of_every_label(tail: str, loss: str) -> None:
         bias = torch.zeros(30).double()
         for i, neuron in enumerate(neurons.tolist()):
             bias[neuron] = own[i]
-            found = backward.fit_labels(activations[[i]], neurons[[i]], bias)
+            found = backward.glance(activations[[i]], neurons[[i]], bias).counts
             assert found.shape == (1, classes)
             assert found.sum() == 1
             gap = (entries[i] - own[i]).abs()

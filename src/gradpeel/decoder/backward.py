@@ -33,7 +33,7 @@ class Simulated:
     Attributes:
         v: (n, next width) at the next layer's output; no columns where there is no next layer.
         c: (n, neurons) at the target's activations, not yet masked by the ReLU; no columns after a
-            `glance`.
+            `glance` that ends at the next layer.
         response: (n,) relative change of the loss gradient when the pre-activations are off by one
             unit of relative error.
         gradient: (n, classes) the loss gradient at the logits, of one sample that weighs 1.
@@ -130,17 +130,6 @@ class Backward:
         v, c = (pulled[:, :0], pulled) if layer is None else (pulled, pulled[:, :0])
         return Simulated(v, c, response, gradient / mass, counts)
 
-    def fit_labels(self, activations: Tensor, neurons: Tensor, bias: Tensor) -> Tensor:
-        """(n, classes) one label for each sample, the one that predicts its bias entry best.
-
-        Args:
-            activations: (n, neurons) after the ReLU.
-            neurons: (n,) the neuron each was read from.
-            bias: (neurons,) the residual bias.
-        """
-        entries = self.share * self.bias_entries(activations, neurons)
-        return self._closest(entries, bias[neurons])
-
     def bias_entries(self, activations: Tensor, neurons: Tensor) -> Tensor:
         """(n, classes) the bias entry at each sample's own neuron for every label at once.
 
@@ -208,7 +197,10 @@ class Backward:
         layer = self.tail.next_layer
         if layer is None or layer.out_features != self.classes:
             return False
-        probe = torch.linspace(-1.0, 1.0, self.classes, device="cpu").to(layer.weight)[None]
+        # What clamps, or saturates, is no identity: ask for numbers of all sizes.
+        sizes = torch.logspace(-30, 30, 61, dtype=torch.float64, device="cpu")
+        row = torch.linspace(-1.0, 1.0, self.classes, dtype=torch.float64, device="cpu")
+        probe = (sizes[:, None] * row).to(layer.weight)
         return torch.equal(self.tail.rest(probe), probe)
 
     @cached_property
@@ -237,13 +229,16 @@ class Backward:
         """The logits, and how they change along tangents."""
         if self.ends_at_next_layer:
             return entered, tangents
+        if not len(entered):  # some tails do not take an empty batch
+            nobody = entered.new_zeros(0, self.classes)
+            return nobody, nobody
         logits, along = torch.func.jvp(self._behind, (entered,), (tangents,))[:2]
         return logits, along
 
     def _pull(self, entered: Tensor, cotangents: Tensor) -> Tensor:
         """Gradients where the samples entered, from those at the logits."""
-        if self.ends_at_next_layer:
-            return cotangents
+        if self.ends_at_next_layer or not len(entered):
+            return cotangents if self.ends_at_next_layer else entered
         pulled: Tensor = torch.func.vjp(self._behind, entered)[1](cotangents)[0]
         return pulled
 

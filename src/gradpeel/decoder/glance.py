@@ -82,7 +82,8 @@ def _of_one_label(
     size = 2 * rows.abs().amax(1)
     relative = response * (readings.error + resolution) + resolution
     relative = relative + readings.error * residual.spread / own
-    off = residual.next_error[neurons] + size * relative + resolution * own * backward.share
+    weight = backward.share * float(backward.targets.sum(1).max())
+    off = residual.next_error[neurons] + size * relative + resolution * own * weight
     limit = _BY_FAR * SLACK * off
     if not strict:
         trace = _BY_FAR * math.sqrt(residual.grain)

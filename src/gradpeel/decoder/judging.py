@@ -133,20 +133,23 @@ class Judge:
         activations = candidates.pre_activations.relu()
         v, error = measure_v(candidates, residual, activations, candidates.error)
         counts = tally(backward, activations, v, error.clamp(min=residual.resolution))
-        known = counts.sum(1) > 0
-        candidates, counts = candidates.pick(known), counts[known]
-        explained = certify_by_tail(
-            candidates, residual, backward, self.structure, strict=False, counts=counts
+        explained = counts.sum(1) > 0
+        few = candidates.pick(explained)
+        sound = certify_by_tail(
+            few, residual, backward, self.structure, strict=False, counts=counts[explained]
         ).sound
-        candidates, counts = candidates.pick(explained), counts[explained]
-        if not len(candidates):
+        explained = explained.masked_scatter(explained, sound)
+        if not bool(explained.any()):
             return None
+        # All of them are looked at: who fires as another does is told by the others.
         verdicts = self._by_structure(candidates, residual, Stage.MEASURED)
-        if not bool(verdicts.accepted.any()):
+        kept = explained & verdicts.accepted
+        if not bool(kept.any()):
             return None
-        peeled = replace(verdicts.peeled, counts=counts)
+        verdicts = verdicts.pick(kept)
+        peeled = replace(verdicts.peeled, counts=counts[kept])
         evidence = tuple(kind | Evidence.BIAS for kind in verdicts.evidence)
-        return candidates, replace(verdicts, peeled=peeled, evidence=evidence)
+        return candidates.pick(kept), replace(verdicts, peeled=peeled, evidence=evidence)
 
     def _by_structure(self, candidates: Candidates, residual: Residual, stage: Stage) -> Verdicts:
         """Judge the candidates by the column space of the update."""

@@ -47,8 +47,10 @@ def tally(
     targets = backward.targets
     p, g = backward.at_logits(activations, v)
     floor = SLACK * error * g.abs().amax(1)
-    inverse = torch.linalg.inv(targets)
     mass = targets.sum(1)
+    # Labels that weigh nothing leave no trace: none of them is counted.
+    weightless = bool((mass == 0).any())
+    inverse = torch.linalg.pinv(targets) if weightless else torch.linalg.inv(targets)
     best = torch.zeros_like(p)
     least = p.new_full((len(p),), _WHOLE)
     for total in _masses(mass, fewest):

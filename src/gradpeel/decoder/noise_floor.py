@@ -73,7 +73,8 @@ def noise_floor(
     ahead = layer.weight.double().T
     of_bias = target.bias.double() * h
     gap = (ahead * d).sum(1) - own - of_bias
-    some = torch.arange(0, len(h), max(1, len(h) // _ENOUGH), device=h.device)
+    fired = (h != 0).nonzero()[:, 0]
+    some = fired[:: max(1, len(fired) // _ENOUGH)]
     # Roundings of the terms are independent: they add up in squares.
     parts = (ahead * d)[some].norm(dim=1), norms_of_products(target.weight, weight, some)
     terms = torch.stack([*parts, of_bias[some]]).norm(dim=0)

@@ -16,6 +16,7 @@ Example:
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -143,7 +144,11 @@ class Peeling:
     ) -> None:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
-        where = with_float64(choose(device))
+        # An empty tensor knows which of several devices of a kind it is on.
+        where = torch.empty(0, device=with_float64(choose(device))).device
+        home = next(model.parameters()).device
+        if with_float64(home) != home:
+            model = copy.deepcopy(model).to(where)
         if any(g.device != where for g in update.gradients.values()):
             moved = {name: g.to(where) for name, g in update.gradients.items()}
             update = replace(update, gradients=moved)
@@ -162,7 +167,8 @@ class Peeling:
         direction = gaussian(residual.rows.shape[1], like=target.bias, source=source)
         coin = torch.rand(target.neurons, generator=source, device="cpu").to(target.bias)
         others = torch.randperm(len(direction), generator=source, device="cpu")[_COORDINATES:]
-        direction[others.to(direction.device)] = 0.0
+        if residual.in_neuron_space:  # elsewhere many coordinates may be zero
+            direction[others.to(direction.device)] = 0.0
         self._direction = direction / direction.norm()
         self._signs = torch.where(coin < 0.5, -1.0, 1.0).to(target.bias)
         self._loss = (
@@ -320,15 +326,15 @@ class Peeling:
             self._signs * residual.spread,
             self._classes,
         )
-        look = None
+        said = None
         if share is not None:
             judge.backward = backward
-            look = self._seen(readings, judge.judge(readings, residual, Stage.STRICT))
-            if bool(look.verdicts.accepted.any()) or update.reduction == "sum":
-                return look
+            said = judge.judge(readings, residual, Stage.STRICT)
+            if bool(said[1].accepted.any()) or update.reduction == "sum":
+                return self._seen(readings, said)
         found = vote(readings, residual, backward, whole=not weighted)
         if found is None:
-            return look
+            return None if said is None else self._seen(readings, said)
         judge.backward = replace(backward, share=found.share)
         if share is not None:
             holds = judge.judge(readings, residual, Stage.STRICT)[1].accepted
@@ -338,7 +344,7 @@ class Peeling:
             several = 2 <= whole <= MOST_COPIES and abs(copies - whole) < COPY * copies
             if int(holds.sum()) < 2 or several:
                 judge.backward = backward
-                return look
+                return None if said is None else self._seen(readings, said)
         self._vote = found
         if not weighted:
             self._batch_size = round(1.0 / found.share)

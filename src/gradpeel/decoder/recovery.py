@@ -91,14 +91,14 @@ class Recovery:
         batch_votes: how many samples were certified by a scale that only this batch size has; 0
             where the scale says nothing of it.
         rank: number of distinct samples the update is made of at least, where that was asked for.
-        explained: share of the update (all its layers, by norm; the target alone where the tail is
-            unknown) that the samples reproduce.
+        explained: share of the update (all layers from the target on, by norm; the target alone
+            where the tail is unknown) that the samples reproduce, as random directions show.
         mismatch: worst relative gap between the update and the samples' own gradient on the neurons
             that count as explained; a number far above the dtype's resolution is a warning.
         faint: the update is explained although samples are missing: their gradients are too small
             to be certified in its dtype.
-        complete: the samples are as many as the batch and reproduce the whole update, all layers;
-            where the tail is unknown, the target's gradient.
+        complete: the samples are as many as the batch and reproduce the whole update, all layers
+            from the target on; where the tail is unknown, the target's gradient.
         stopped: why the cascade ended, in a sentence.
         warnings: what does not fit together, a sentence each.
     """

@@ -51,6 +51,7 @@ class Sent:
         bias: (neurons,) the target's bias gradient.
         next_rows: (neurons, next width) the next layer's weight gradient, a neuron a row.
         scale: typical size of an entry of a candidate.
+        features: number of features of a sample.
         bias_error: (neurons,) error of `bias`.
         row_error: (neurons,) times the residual's scale, error of an entry of `rows`.
         next_error: (neurons,) error of an entry of `next_rows`.
@@ -60,6 +61,7 @@ class Sent:
     bias: Tensor
     next_rows: Tensor
     scale: float
+    features: int
     bias_error: Tensor
     row_error: Tensor
     next_error: Tensor
@@ -125,6 +127,7 @@ class Residual:
             bias,
             next_rows,
             self.scale,
+            target.features,
             bias_error=_hypot(rounding, noise.bias),
             row_error=_hypot(rounding, of_rows),
             next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),

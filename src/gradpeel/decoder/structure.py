@@ -180,8 +180,8 @@ class Structure:
     def _span(self, rows: Tensor) -> Tensor | None:
         """Orthonormal basis of what stands out of the noise in rows, each of unit error."""
         count, width = rows.shape
-        most, size = min(rows.shape), self._batch_size
-        if size is not None and (size + _OVERSAMPLING >= count or size >= width):
+        most, size = min(*rows.shape, self._sent.features), self._batch_size
+        if size is not None and (size + _OVERSAMPLING >= count or size >= most):
             return None
         source = generator()
         basis = rows.new_zeros(count, 0)

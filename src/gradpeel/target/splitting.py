@@ -51,8 +51,8 @@ class Target:
     """The attacked layer, N neurons on F features, with what stands before and after it.
 
     Attributes:
-        weight: (neurons, features), a detached copy.
-        bias: (neurons,), a detached copy.
+        weight: (neurons, features), detached; a copy, unless it was asked to be shared.
+        bias: (neurons,), the same.
         weight_name: name of the weight among the model's parameters.
         bias_name: name of the bias.
         front: rows = front(x), (n, features); x = front.invert(rows, sample_shape).
@@ -128,7 +128,7 @@ def split(model: nn.Module, *, share: bool = False) -> Target:
             becomes of them is then seen in the target too.
 
     Returns:
-        The target with its front and tail, all of them copies, in the model's dtype.
+        The target with its front and tail, in the model's dtype; copies, unless they `share`.
 
     Raises:
         InputError: `model` is not a module.
