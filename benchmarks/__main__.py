@@ -136,7 +136,9 @@ def _plot(rows: Sequence[Row], path: Path) -> None:
         for side in ("top", "right"):
             panel.spines[side].set_visible(False)
     axes[0].set_ylabel("seconds", size=9)
-    axes[0].legend(fontsize=8, frameon=False, loc="upper left")
+    # The first panel has all the lines, the last one has room.
+    handles = axes[0].get_legend_handles_labels()
+    axes[-1].legend(*handles, fontsize=8, frameon=False, loc="lower right")
     path.write_bytes(png(figure))
 
 
