@@ -94,7 +94,8 @@ def test_more_memory_shows() -> None:
     _, extra = speed._peak(work)
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("only Linux tells")
-    assert extra >= 8 * 2**23
+    # Some of it may come from what the process holds already.
+    assert 4 * 2**23 <= extra <= 32 * 2**23
 
 
 def test_the_paper_s_loop_is_given_up() -> None:
