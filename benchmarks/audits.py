@@ -110,7 +110,7 @@ def measure(cell: Cell, data_dir: Path, neurons: int) -> Row:
         condition.network(dataset, neurons, rng=np.random.default_rng([cell.seed, 0])),
         x,
         y,
-        design=PAPER_METHODS[cell.method](batch.auxiliary),
+        design=PAPER_METHODS[cell.method].build(batch.auxiliary),
         seed=cell.seed,
         dtype=condition.dtype,
         loss=condition.loss,

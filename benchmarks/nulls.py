@@ -87,7 +87,7 @@ def draw(data_dir: Path, neurons: int, dtype: torch.dtype, rng: np.random.Genera
     rows, auxiliary = batch.x.flatten(1)[:, some], batch.auxiliary.flatten(1)[:, some]
     hidden = (neurons,) if rng.random() < 0.5 else (neurons, 64)
     model = mlp(count, dataset.classes, hidden=hidden, rng=rng)
-    design = PAPER_METHODS[str(rng.choice(METHODS))](auxiliary)
+    design = PAPER_METHODS[str(rng.choice(METHODS))].build(auxiliary)
     first = gp.split(model)
     layer = design.shape(
         Layer(first.weight, first.bias), batch_size=size, rng=rng, front=nn.Identity()

@@ -33,7 +33,7 @@ def oracle_rate(
     """Oracle rate of one draw of weights, and of samples if shuffled."""
     batch = draw_batch(dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1]))
     empty = torch.zeros(neurons, dataset.features, dtype=torch.float64)
-    layer = PAPER_METHODS[method](batch.auxiliary).shape(
+    layer = PAPER_METHODS[method].build(batch.auxiliary).shape(
         Layer(empty, empty[:, 0]),
         batch_size=batch_size,
         rng=np.random.default_rng(seed),

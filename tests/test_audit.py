@@ -110,7 +110,7 @@ def test_its_numbers(plain: Audit) -> None:
 def test_every_design_of_the_paper(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], method: str
 ) -> None:
-    design = PAPER_METHODS[method](make_batch(24, 12, 4, seed=7)[0])
+    design = PAPER_METHODS[method].build(make_batch(24, 12, 4, seed=7)[0])
     found = audit(model, *batch, design=design)
     told = numbers(found)
     assert (told["design"], told["weights"]) == (design.name, design.weights)

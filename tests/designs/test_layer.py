@@ -22,7 +22,7 @@ def _layer(neurons: int, features: int) -> Layer:
 
 def test_paper_methods_follow_the_table() -> None:
     assert list(PAPER_METHODS) == LABELS
-    made = {label: make(torch.rand(4, 3)) for label, make in PAPER_METHODS.items()}
+    made = {label: method.build(torch.rand(4, 3)) for label, method in PAPER_METHODS.items()}
     assert [made[label].weights for label in LABELS] == [
         *["independent", "mirrored"] * 3,
         "gaussian",
@@ -37,7 +37,7 @@ def test_paper_methods_follow_the_table() -> None:
 
 @pytest.mark.parametrize("label", LABELS)
 def test_a_design_is_an_immutable_value_with_words(label: str) -> None:
-    design = PAPER_METHODS[label](torch.rand(4, 3))
+    design = PAPER_METHODS[label].build(torch.rand(4, 3))
     assert design.adversary.startswith("a server that ")
     assert design.name.replace("-", "") in repr(design).lower()
     field = dataclasses.fields(design)[-1].name  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def test_every_design_handles_every_small_shape(
     *, label: str, neurons: int, features: int, batch_size: int, auxiliary: int, seed: int
 ) -> None:
     data = torch.rand(auxiliary, features, generator=torch.Generator().manual_seed(seed))
-    design = PAPER_METHODS[label](data)
+    design = PAPER_METHODS[label].build(data)
     layer = _layer(neurons, features)
     before = torch.random.get_rng_state()
 
@@ -81,8 +81,8 @@ def test_other_seeds_give_other_layers() -> None:
         rng = np.random.default_rng(seed)
         return design.shape(_layer(5, 4), batch_size=4, rng=rng, front=torch.nn.Flatten())
 
-    for make in PAPER_METHODS.values():
-        design = make(torch.rand(4, 4))
+    for method in PAPER_METHODS.values():
+        design = method.build(torch.rand(4, 4))
         assert not torch.equal(shape(design, 0).weight, shape(design, 1).weight)
 
 

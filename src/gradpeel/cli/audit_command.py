@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.design_options import DesignName, DesignOptions, InitName, WeightsName
 from gradpeel.cli.device_option import DEVICE_HELP
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
-from gradpeel.cli.parsing import parse_sizes
+from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
+from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 
 if TYPE_CHECKING:
     from gradpeel.audit import Audit
@@ -222,7 +222,8 @@ def audit_command(
     gradpeel audit --data photos --batch-size 260 --neurons 2000 --out photos
     gradpeel audit --data mine.npz --design soliton-data --weights mirrored
     """  # noqa: D301 -- typer's mark for lines that stay as they are
-    options = DesignOptions(design, weights, init, scale, soliton)
+    pair = None if soliton is None else parse_pair("soliton", soliton, example="0.05,0.4")
+    options = DesignOptions(design, weights, init, scale, pair)
     minimised = LossOptions(loss, label_smoothing)
     widths = (neurons, *(() if hidden is None else parse_sizes("hidden", hidden)))
 

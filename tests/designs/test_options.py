@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 import torch
 
-from gradpeel.cli.design_options import DesignName, DesignOptions, InitName, WeightsName
 from gradpeel.designs import Passive, RobustSoliton, SolitonData, SolitonFree, TrapWeights
+from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 from gradpeel.errors import InputError
 
 AUXILIARY = torch.rand(4, 3)
@@ -27,7 +27,7 @@ PASSIVE, TRAP, FREE, DATA = DesignName
         ),
         (DesignOptions(FREE), SolitonFree()),
         (
-            DesignOptions(FREE, weights=WeightsName.MIRRORED, soliton="0.1,0.5"),
+            DesignOptions(FREE, weights=WeightsName.MIRRORED, soliton=(0.1, 0.5)),
             SolitonFree("mirrored", RobustSoliton(0.1, 0.5)),
         ),
     ],
@@ -37,7 +37,7 @@ def test_options_make_the_design_they_name(options: DesignOptions, design: objec
 
 
 def test_soliton_data_gets_the_auxiliary_samples() -> None:
-    options = DesignOptions(DATA, weights=WeightsName.MIRRORED, soliton="0.1,0.5")
+    options = DesignOptions(DATA, weights=WeightsName.MIRRORED, soliton=(0.1, 0.5))
     design = options.build(AUXILIARY)
     assert isinstance(design, SolitonData)
     assert design.auxiliary is AUXILIARY
@@ -54,7 +54,7 @@ GIVEN: dict[str, dict[str, object]] = {
     "init=torch": {"init": InitName.TORCH},
     "weights=mirrored": {"weights": WeightsName.MIRRORED},
     "scale=0.5": {"scale": 0.5},
-    "soliton=0.1,0.5": {"soliton": "0.1,0.5"},
+    "soliton=0.1,0.5": {"soliton": (0.1, 0.5)},
 }
 HAVE = {
     "init=torch": {PASSIVE},
@@ -66,7 +66,7 @@ HAVE = {
 
 @pytest.mark.parametrize("design", DesignName)
 def test_defaults_may_be_spelt_out_for_every_design(design: DesignName) -> None:
-    spelt_out = DesignOptions(design, WeightsName.INDEPENDENT, InitName.PAPER, 0.99, "0.05,0.4")
+    spelt_out = DesignOptions(design, WeightsName.INDEPENDENT, InitName.PAPER, 0.99, (0.05, 0.4))
     assert repr(spelt_out.build(AUXILIARY)) == repr(DesignOptions(design).build(AUXILIARY))
 
 

@@ -1,7 +1,20 @@
-"""From the options of `gradpeel audit` to a design.
+"""A design by its name and settings, as a command line or a plan gives them.
 
 A setting that the chosen design does not have is an error, unless it asks for the default: who
 gives another value believes that it counts.
+
+Example:
+    >>> import torch
+    >>> auxiliary = torch.rand(16, 64)
+    >>> for label, method in PAPER_METHODS.items():
+    ...     print(label, method.build(auxiliary).name, method.build(auxiliary).weights)
+    SF-Ind soliton-free independent
+    SF-Mir soliton-free mirrored
+    SD-Ind soliton-data independent
+    SD-Mir soliton-data mirrored
+    TW-Ind trap-weights independent
+    TW-Mir trap-weights mirrored
+    Passive passive gaussian
 """
 
 from __future__ import annotations
@@ -10,17 +23,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from gradpeel.cli.parsing import parse_pair
+from torch import Tensor
+
+from gradpeel.designs.degrees import RobustSoliton
+from gradpeel.designs.layer import Design
+from gradpeel.designs.passive import Passive
+from gradpeel.designs.soliton_data import SolitonData
+from gradpeel.designs.soliton_free import SolitonFree
+from gradpeel.designs.trap_weights import TrapWeights
+from gradpeel.designs.weights import Construction
 from gradpeel.errors import InputError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from gradpeel.designs import Construction, Design, RobustSoliton
-
-__all__ = ["DesignName", "DesignOptions", "InitName", "WeightsName"]
+__all__ = ["PAPER_METHODS", "DesignName", "DesignOptions", "InitName", "WeightsName"]
 
 
 class DesignName(StrEnum):
@@ -62,7 +77,7 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
         # At scale 1 the independent construction is a Gaussian start, Passive's own.
         "weights": WeightsName.INDEPENDENT,
         "scale": 0.99,
-        "soliton": "0.05,0.4",
+        "soliton": (0.05, 0.4),
     }
 )
 """Values that change nothing, so that one command line can go through all designs."""
@@ -85,7 +100,7 @@ class DesignOptions:
     weights: WeightsName | None = None
     init: InitName | None = None
     scale: float | None = None
-    soliton: str | None = None
+    soliton: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for setting, designs in _HAVE.items():
@@ -93,12 +108,22 @@ class DesignOptions:
             if value not in {None, _DEFAULTS[setting]} and self.design not in designs:
                 have = f"{', '.join(designs)} {'has' if len(designs) == 1 else 'have'}"
                 rule = f"design {self.design} has no {setting}; {have}"
-                raise InputError(f"{setting}={value}: {rule}")
+                spelt = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else value
+                raise InputError(f"{setting}={spelt}: {rule}")
 
     @property
     def network_init(self) -> InitName:
         """How the whole network starts; an active design then sets its first layer."""
         return self.init or InitName.PAPER
+
+    @property
+    def label(self) -> str:
+        """What the paper's table calls it: "Passive", "SD-Mir" for mirrored Soliton-Data."""
+        if self.design is DesignName.PASSIVE:
+            return "Passive"
+        initials = "".join(word[0] for word in self.design.split("-")).upper()
+        weights = self.weights or WeightsName.INDEPENDENT
+        return f"{initials}-{weights[:3].capitalize()}"
 
     def build(self, auxiliary: Tensor) -> Design:
         """Make the design; only Soliton-Data looks at the auxiliary samples (n, *sample_shape).
@@ -106,13 +131,6 @@ class DesignOptions:
         Raises:
             InputError: a setting breaks its rule.
         """
-        from gradpeel.designs import (  # noqa: PLC0415 -- torch is slow to import; --help need not wait
-            Passive,
-            SolitonData,
-            SolitonFree,
-            TrapWeights,
-        )
-
         weights = self.weights or WeightsName.INDEPENDENT
         construction: Construction = weights.value
         match self.design:
@@ -128,8 +146,21 @@ class DesignOptions:
                 return SolitonData(auxiliary, construction, self._soliton())
 
     def _soliton(self) -> RobustSoliton:
-        from gradpeel.designs import RobustSoliton  # noqa: PLC0415
+        return RobustSoliton() if self.soliton is None else RobustSoliton(*self.soliton)
 
-        if self.soliton is None:
-            return RobustSoliton()
-        return RobustSoliton(*parse_pair("soliton", self.soliton, example="0.05,0.4"))
+
+PAPER_METHODS: Mapping[str, DesignOptions] = MappingProxyType(
+    {
+        method.label: method
+        for method in (
+            DesignOptions(DesignName.SOLITON_FREE, WeightsName.INDEPENDENT),
+            DesignOptions(DesignName.SOLITON_FREE, WeightsName.MIRRORED),
+            DesignOptions(DesignName.SOLITON_DATA, WeightsName.INDEPENDENT),
+            DesignOptions(DesignName.SOLITON_DATA, WeightsName.MIRRORED),
+            DesignOptions(DesignName.TRAP_WEIGHTS, WeightsName.INDEPENDENT),
+            DesignOptions(DesignName.TRAP_WEIGHTS, WeightsName.MIRRORED),
+            DesignOptions(DesignName.PASSIVE),
+        )
+    }
+)
+"""The rows of the paper's table of recovery rates, in its order and with its parameters."""
