@@ -1,4 +1,4 @@
-"""What an audit runs on: an embedded data set, or a file of your own.
+"""What an audit runs on: an embedded data set, a standard one, or a file of your own.
 
 Example:
     >>> from gradpeel.datasets import draw_batch, load
@@ -15,29 +15,44 @@ from pathlib import Path
 from gradpeel.datasets.dataset import FEATURES, Batch, Dataset, draw_batch, rescale
 from gradpeel.datasets.embedded import EMBEDDED, assemble, load_embedded
 from gradpeel.datasets.npz import load_npz
+from gradpeel.datasets.standard import STANDARD, StandardSet, first_samples, load_standard
 from gradpeel.errors import InputError
 
 __all__ = [
     "EMBEDDED",
     "FEATURES",
+    "STANDARD",
     "Batch",
     "Dataset",
+    "StandardSet",
     "assemble",
     "draw_batch",
     "load",
     "load_embedded",
     "load_npz",
+    "load_standard",
     "rescale",
 ]
 
 
-def load(name_or_path: str | os.PathLike[str], features: str = "minmax") -> Dataset:
-    """Load an embedded data set by name, or an `.npz` file by path.
+def load(
+    name_or_path: str | os.PathLike[str],
+    features: str = "minmax",
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    image_size: int | None = None,
+    limit: int | None = None,
+) -> Dataset:
+    """Load an embedded or a standard data set by name, or an `.npz` file by path.
 
     Args:
-        name_or_path: one of `EMBEDDED`, or a path. The name wins over a file that is called the
-            same; `"./digits"` and `Path("digits")` always mean the file.
+        name_or_path: one of `EMBEDDED` or `STANDARD`, or a path. The name wins over a file that is
+            called the same; `"./digits"` and `Path("digits")` always mean the file.
         features: how float features are scaled: "minmax", "standard" or "raw"; see `rescale`.
+        data_dir: where a standard data set is looked for first; see `load_standard`.
+        image_size: height and width of ImageNet's images.
+        limit: take at most the first so many samples of each split. If not given, all; of a
+            standard data set at most 4096, see `load_standard`.
 
     Raises:
         InputError: there is no such data set, or it breaks a rule.
@@ -46,12 +61,21 @@ def load(name_or_path: str | os.PathLike[str], features: str = "minmax") -> Data
         >>> load("breast_cancer")
         Dataset('breast_cancer', train=400, test=169, sample_shape=(30,), classes=2)
     """
-    if isinstance(name_or_path, str) and name_or_path in EMBEDDED:
-        return load_embedded(name_or_path, features)
+    is_name = isinstance(name_or_path, str)
+    if is_name and name_or_path in STANDARD:
+        return load_standard(
+            str(name_or_path), data_dir, features=features, image_size=image_size, limit=limit
+        )
+    for option, value in (("data_dir", data_dir), ("image_size", image_size)):
+        if value is not None:
+            rule = f"expected data to be one of {', '.join(STANDARD)}"
+            raise InputError(f"{option}={str(value)!r}: data={str(name_or_path)!r}: {rule}")
+    if is_name and name_or_path in EMBEDDED:
+        return first_samples(load_embedded(str(name_or_path), features), limit)
     path = Path(name_or_path)
-    is_bare_word = isinstance(name_or_path, str) and path.name == name_or_path and not path.suffix
+    is_bare_word = is_name and path.name == name_or_path and not path.suffix
     # Most likely a misspelt name: say what there is. (os.path.exists, unlike Path's, never raises.)
     if is_bare_word and not os.path.exists(name_or_path):  # noqa: PTH110
-        rule = f"expected {', '.join(EMBEDDED)} or the path of an .npz file"
-        raise InputError(f"data={name_or_path!r}: {rule}")
-    return load_npz(path, features)
+        names = ", ".join((*EMBEDDED, *STANDARD))
+        raise InputError(f"data={name_or_path!r}: expected {names} or the path of an .npz file")
+    return first_samples(load_npz(path, features), limit)
