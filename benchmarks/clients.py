@@ -17,8 +17,8 @@ from torch.nn import functional
 
 import gradpeel as gp
 from gradpeel.datasets import Batch, Dataset
+from gradpeel.datasets.standard import STANDARD
 from gradpeel.networks import mlp
-from gradpeel.paper import DATASET_TITLES
 
 __all__ = ["CONDITIONS", "PLAIN", "Condition", "Goal"]
 
@@ -89,7 +89,7 @@ class Condition:
 
     name: str
     goals: tuple[Goal, ...]
-    datasets: tuple[str, ...] = tuple(DATASET_TITLES)
+    datasets: tuple[str, ...] = tuple(STANDARD)
     dtype: torch.dtype = torch.float64
     noise: float = 0.0
     copies: float = 0.0

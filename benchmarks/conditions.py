@@ -26,7 +26,7 @@ from rich.table import Table
 from benchmarks.audits import Cell, Row, faults, measure
 from benchmarks.cells import markdown_table, run
 from benchmarks.clients import CONDITIONS, Condition
-from gradpeel.paper import DATASET_TITLES
+from gradpeel.datasets.standard import STANDARD
 
 TITLES = (
     "condition",
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--out", type=Path, default=Path("conditions.csv"))
     parser.add_argument("--conditions", default="*", help="names or patterns, with commas")
-    parser.add_argument("--datasets", default=",".join(DATASET_TITLES))
+    parser.add_argument("--datasets", default=",".join(STANDARD))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--neurons", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

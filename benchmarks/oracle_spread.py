@@ -17,9 +17,10 @@ import numpy as np
 import torch
 
 from gradpeel.datasets import Dataset, draw_batch, load
+from gradpeel.datasets.standard import STANDARD
 from gradpeel.designs import PAPER_METHODS, Layer
 from gradpeel.exposure import Exposure, copies_of
-from gradpeel.paper import DATASET_TITLES, published_rates
+from gradpeel.paper import published_rates
 
 CELLS = (
     "emnist Passive 64, harus SD-Ind 512, harus SD-Ind 1024, mnist SF-Ind 256, "
@@ -33,11 +34,15 @@ def oracle_rate(
     """Oracle rate of one draw of weights, and of samples if shuffled."""
     batch = draw_batch(dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1]))
     empty = torch.zeros(neurons, dataset.features, dtype=torch.float64)
-    layer = PAPER_METHODS[method].build(batch.auxiliary).shape(
-        Layer(empty, empty[:, 0]),
-        batch_size=batch_size,
-        rng=np.random.default_rng(seed),
-        front=torch.nn.Flatten(),
+    layer = (
+        PAPER_METHODS[method]
+        .build(batch.auxiliary)
+        .shape(
+            Layer(empty, empty[:, 0]),
+            batch_size=batch_size,
+            rng=np.random.default_rng(seed),
+            front=torch.nn.Flatten(),
+        )
     )
     rows = batch.x.flatten(1)
     copies = copies_of(rows)
@@ -69,7 +74,7 @@ def main() -> None:
                 for seed in range(given.seeds)
             ]
             columns.append(f"{min(rates):.3f} {fmean(rates):.3f} {max(rates):.3f}")
-        paper = published[DATASET_TITLES[name], method, int(size)]
+        paper = published[STANDARD[name].title, method, int(size)]
         print(f"{cell.strip():24} {columns[0]:>20} {columns[1]:>20} {paper:7.3f}", flush=True)
 
 

@@ -17,7 +17,7 @@ from benchmarks.audits import Cell, Row, faults, measure
 from benchmarks.clients import CONDITIONS, PLAIN, Condition, Goal, with_copies
 from benchmarks.conditions import chosen, findings, markdown, misses, plan, tabulate
 from gradpeel.datasets import Batch, draw_batch, load
-from gradpeel.paper import DATASET_TITLES
+from gradpeel.datasets.standard import STANDARD
 
 ROW = Row(
     dataset="mnist",
@@ -39,6 +39,7 @@ ROW = Row(
     wrong_labels=0,
     unlabelled=0,
     wrong_estimates=0,
+    rounds=1,
     batch_size_found=64,
     baseline_rate=0.5,
     max_distance=1e-9,
@@ -210,7 +211,7 @@ def test_findings_name_what_falls_short() -> None:
     assert "false certificates: 1" in lines
     assert "float64: 1 of 1 cells reach their goal" in lines
     assert "float32: 0 of 1 cells reach their goal, 1 false certificates" in lines
-    assert "  float32 mnist SD-Ind B=64 seed 0: 40 of 64 reachable, 24 missed" in lines
+    assert "  float32 mnist SD-Ind B=64 seed 0: 40 of 64 reachable, 1 false, 24 missed" in lines
 
 
 def test_table_holds_means_and_the_least() -> None:
@@ -234,7 +235,7 @@ def test_patterns_bring_what_they_are_compared_with() -> None:
 
 
 def test_plan_is_complete_and_small_batches_come_first() -> None:
-    cells = plan(CONDITIONS.values(), DATASET_TITLES, seeds=2)
+    cells = plan(CONDITIONS.values(), STANDARD, seeds=2)
     assert len(set(cells)) == len(cells)
     sizes = [cell.batch_size for cell in cells]
     assert sizes == sorted(sizes)

@@ -252,3 +252,28 @@ def test_the_batch_is_the_first_samples_or_drawn(folder: Path) -> None:
     assert len(drawn) == 6
     assert drawn != [0, 1, 2, 3, 4, 5]
     assert drawn != batch("drawn otherwise", "--shuffle", "--seed", "1")
+
+
+def save_mnist(folder: Path) -> None:
+    """Forty images, of which a batch takes the first."""
+    x = np.random.default_rng(0).integers(0, 256, (40, 28, 28), dtype=np.uint8)
+    y = np.arange(40) % 10
+    np.savez(folder / "mnist.npz", x_train=x, y_train=y, x_test=x[::-1], y_test=y)
+
+
+@pytest.mark.parametrize("shuffle", [[], ["--shuffle"]])
+def test_a_standard_set_is_taken_from_the_data_directory(folder: Path, shuffle: list[str]) -> None:
+    save_mnist(folder)
+    small = ("--batch-size", "8", "--neurons", "200", *shuffle)
+    numbers = numbers_of("--data", "mnist", "--data-dir", folder, *small)
+    same = numbers_of("--data", "./mnist.npz", *small)
+    assert numbers["data"] == "mnist"
+    assert numbers["max_abs_error"] == same["max_abs_error"]
+    assert numbers["recovered"] == same["recovered"]
+
+
+def test_a_batch_beyond_a_standard_set_is_told_its_size(folder: Path) -> None:
+    save_mnist(folder)
+    finished = run("--data", "mnist", "--data-dir", folder, "--batch-size", "41")
+    assert finished.exit_code == 2
+    assert finished.stderr == "error: batch_size=41: mnist has 40 training samples\n"

@@ -25,8 +25,14 @@ PEEL = "peel update.safetensors --weights model.safetensors --samples out"
 
 TABLE = [
     # the data
-    ("audit --data digitz --out out", "data='digitz': expected digits, breast_cancer, photos or"),
+    ("audit --data digitz --out out", "data='digitz': expected digits, breast_cancer, photos, ci"),
     ("audit --data none.npz --out out", "none.npz: no such file"),
+    ("audit --data mnist --data-dir none --out out", "data_dir='none': no such directory"),
+    ("audit --data mnist --image-size 64 --out out", "image_size=64: mnist has images of one size"),
+    ("audit --data imagenet --image-size 0 --out out", "image_size=0: expected a positive integer"),
+    ("audit --data digits --data-dir full --out out", "data_dir='full': data='digits': expected"),
+    (f"{AUDIT} --data-dir full", "data_dir='full': data='tiny.npz': expected data to be one of"),
+    (f"{AUDIT} --image-size 64", "image_size='64': data='tiny.npz': expected data to be one of"),
     (f"{AUDIT} --device gpu", "device='gpu': expected one of auto, cpu, cuda, mps"),
     (f"{PEEL} --device meta", "device='meta': expected one of auto, cpu, cuda, mps"),
     ("audit --data text.npz --out out", "text.npz: not an .npz file"),

@@ -11,6 +11,8 @@ from gradpeel.cli.audit_command import audit_command
 from gradpeel.cli.demo_command import demo_command
 from gradpeel.cli.one_line import OneLineErrors
 from gradpeel.cli.peel_command import peel_command
+from gradpeel.cli.sweep_command import sweep_command
+from gradpeel.cli.table1_command import table1_command
 
 __all__ = ["app"]
 
@@ -26,6 +28,11 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("audit")(audit_command)
 app.command("peel")(peel_command)
+app.command("sweep")(sweep_command)
+
+paper = typer.Typer(no_args_is_help=True, help="The paper's table and figures, from our own runs.")
+paper.command("table1")(table1_command)
+app.add_typer(paper, name="paper")
 
 
 def _print_version(wanted: bool) -> None:
@@ -56,4 +63,6 @@ def _gradpeel(
     gradpeel demo                   see a batch rebuilt from one gradient
     gradpeel audit --data digits    the same for a data set or a file of yours
     gradpeel peel update.safetensors --weights model.safetensors
+    gradpeel sweep plan.toml --out results    many audits, resumable
+    gradpeel paper table1 --data-dir data     the paper's table beside ours
     """  # noqa: D301 -- typer's mark for lines that stay as they are

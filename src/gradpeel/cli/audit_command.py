@@ -52,11 +52,29 @@ def audit_command(
         str,
         typer.Option(
             metavar="NAME_OR_FILE",
-            help="digits, breast_cancer, photos, or an .npz file with x_train, y_train, x_test "
-            "and y_test.",
+            help="digits, breast_cancer, photos; or cifar10, cifar100, mnist, emnist, "
+            "fashion_mnist, svhn, imagenet, harus, which are looked for in --data-dir and in the "
+            "cache, then downloaded; or an .npz file with x_train, y_train, x_test and y_test.",
             rich_help_panel=ROUND,
         ),
     ],
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory that holds the named data set: NAME.npz, or the original files.",
+            show_default="the cache",
+            rich_help_panel=ROUND,
+        ),
+    ] = None,
+    image_size: Annotated[
+        int | None,
+        typer.Option(
+            help="Height and width that ImageNet's images are scaled to.",
+            show_default="64",
+            rich_help_panel=ROUND,
+        ),
+    ] = None,
     batch_size: Annotated[
         int, typer.Option(help="Samples in the client's batch.", rich_help_panel=ROUND)
     ] = 128,
@@ -221,6 +239,7 @@ def audit_command(
     gradpeel audit --data digits --noise 1e-6 --unknown-batch-size --unknown-tail
     gradpeel audit --data photos --batch-size 260 --neurons 2000 --out photos
     gradpeel audit --data mine.npz --design soliton-data --weights mirrored
+    gradpeel audit --data mnist --data-dir downloads --batch-size 64
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     pair = None if soliton is None else parse_pair("soliton", soliton, example="0.05,0.4")
     options = DesignOptions(design, weights, init, scale, pair)
@@ -233,11 +252,20 @@ def audit_command(
         import torch  # noqa: PLC0415
 
         from gradpeel.audit import audit  # noqa: PLC0415
-        from gradpeel.datasets import draw_batch, load  # noqa: PLC0415
+        from gradpeel.datasets import STANDARD, draw_batch, load  # noqa: PLC0415
         from gradpeel.networks import mlp  # noqa: PLC0415
 
+        # Unshuffled, the batch is the first samples: no need to unpack thousands of photographs.
+        is_prefix = data in STANDARD and not shuffle and batch_size > 0
+        # Before the line of progress, because a download shows its own.
+        dataset = load(
+            data,
+            features.value,
+            data_dir=data_dir,
+            image_size=image_size,
+            limit=batch_size if is_prefix else None,
+        )
         with watch(batch_size, quiet=quiet) as on_round:
-            dataset = load(data, features.value)
             batch = draw_batch(
                 dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
             )

@@ -1,10 +1,10 @@
-"""Options that are lists of numbers."""
+"""Options that are lists."""
 
 from __future__ import annotations
 
 from gradpeel.errors import InputError
 
-__all__ = ["parse_pair", "parse_sizes"]
+__all__ = ["parse_names", "parse_pair", "parse_sizes"]
 
 
 def parse_sizes(name: str, text: str) -> tuple[int, ...]:
@@ -41,3 +41,19 @@ def parse_pair(name: str, text: str, example: str) -> tuple[float, float]:
     except ValueError:
         raise InputError(f"{name}={text!r}: expected two numbers such as {example}") from None
     return first, second
+
+
+def parse_names(name: str, text: str) -> tuple[str, ...]:
+    """Read names with commas between them.
+
+    Raises:
+        InputError: a name is empty.
+
+    Example:
+        >>> parse_names("datasets", "cifar10, mnist")
+        ('cifar10', 'mnist')
+    """
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise InputError(f"{name}={text!r}: expected names such as cifar10,mnist")
+    return names

@@ -1,35 +1,5 @@
-"""What the paper published: the recovery rates of its table, cell by cell.
+"""The paper's evidence: its table and its figures, as published and from our own runs."""
 
-Example:
-    >>> published_rates()["CIFAR-10", "SD-Ind", 512]
-    0.755
-"""
+from gradpeel.paper.published import published_rates
 
-from __future__ import annotations
-
-import csv
-from importlib import resources
-
-__all__ = ["DATASET_TITLES", "published_rates"]
-
-DATASET_TITLES = {
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "emnist": "EMNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "harus": "HARUS",
-    "imagenet": "ImageNet",
-    "mnist": "MNIST",
-    "svhn": "SVHN",
-}
-"""What the paper's table calls each data set."""
-
-
-def published_rates() -> dict[tuple[str, str, int], float]:
-    """Recovery rate by data set, method and batch size, as the paper's table names them."""
-    file = resources.files(__name__) / "table1_recovery.csv"
-    with file.open(encoding="utf-8") as lines:
-        return {
-            (row["dataset"], row["method"], int(row["batch_size"])): float(row["recovery_rate"])
-            for row in csv.DictReader(lines)
-        }
+__all__ = ["published_rates"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["activation_grid_rounds"]
+__all__ = ["Board", "activation_grid_rounds", "grid_picture"]
 
 PANELS, COLUMNS = 6, 3
 WIDTH, HEIGHT, GAP, LEFT, TOP = 2.8, 2.8, 0.45, 0.35, 0.9
@@ -53,8 +53,8 @@ def activation_grid_rounds(audit: Audit) -> Figure:
         >>> [axes.get_title() for axes in figure.axes][:2]
         ['start: 8 samples', 'round 1: ... samples removed']
     """
-    rounds = rounds_of(audit)
-    last = int(rounds.max())
+    board = Board(audit)
+    last = int(board.rounds.max())
     shown = [0, *(evenly(1, last, PANELS - 1) if last else [])]
     columns, rows = min(len(shown), COLUMNS), -(-len(shown) // COLUMNS)
     figure = new_figure(
@@ -65,40 +65,66 @@ def activation_grid_rounds(audit: Audit) -> Figure:
         "One gradient, peeled round by round",
         "dark: fires; tinted: falls in this round; dot: no other sample fires this neuron any more",
     )
-    board = _Board(audit, rounds)
     for panel, number in enumerate(shown):
         row, column = divmod(panel, COLUMNS)
         left, top = LEFT + column * (WIDTH + GAP), TOP + row * (HEIGHT + GAP)
         axes = place_axes(figure, left, top, WIDTH, HEIGHT)
         board.draw(axes, number)
+        if number:
+            axes.set_title(
+                f"round {number}: {counted(board.removed(number), 'sample')} removed", size=9
+            )
+            below = f"{board.gone(number)} of {audit.score.batch_size} gone"
+        else:
+            axes.set_title(f"start: {counted(audit.score.batch_size, 'sample')}", size=9)
+            below = "samples, most atypical right"
+        axes.set_xlabel(below, size=8, color=GREY)
         if column == 0:
             axes.set_ylabel("neurons, densest on top", size=8, color=GREY)
     return figure
 
 
-class _Board:
-    """The grid in drawing order, and who falls when."""
+class Board:
+    """The grid of an audit in drawing order, and who falls when.
 
-    def __init__(self, audit: Audit, rounds: NDArray[np.int64]) -> None:
+    Attributes:
+        rounds: (batch,) the round in which each column falls, in drawing order; 0 for never.
+    """
+
+    def __init__(self, audit: Audit) -> None:
         exposure = audit.exposure
         # Both sorts are stable, so that equal rows and columns keep their places.
         self._rows = np.argsort(-exposure.degrees.numpy(), kind="stable")
-        self._columns = np.argsort(exposure.atypicality.numpy(), kind="stable")
-        self._grid = exposure.grid.numpy()[self._rows][:, self._columns]
-        self._rounds = rounds[self._columns]
-        places = found_at(audit)[self._columns].tolist()
+        columns = np.argsort(exposure.atypicality.numpy(), kind="stable")
+        self._grid = exposure.grid.numpy()[self._rows][:, columns]
+        self.rounds = rounds_of(audit)[columns]
+        places = found_at(audit)[columns].tolist()
         self._isolating = [audit.recovery.isolating[p] if p >= 0 else () for p in places]
 
-    def draw(self, axes: Axes, number: int) -> None:
-        """Draw the grid after round `number`; 0 is the start."""
-        falls = (self._rounds == number) & (number > 0)
-        gone = (self._rounds > 0) & (self._rounds < number)
-        picture = np.where(self._grid[..., None], _rgb(FIRES), _rgb(SILENT))
-        picture[:, gone], picture[:, falls] = _rgb(GONE), _rgb(GOING)
+    def removed(self, number: int) -> int:
+        """How many samples fall in round `number`."""
+        return int((self.rounds == number).sum())
+
+    def gone(self, number: int) -> int:
+        """How many samples have fallen by the end of round `number`."""
+        return int(((self.rounds > 0) & (self.rounds <= number)).sum())
+
+    def draw(self, axes: Axes, number: int, *, dot: float = 3.0) -> None:
+        """Draw the grid after round `number`; 0 is the start.
+
+        Args:
+            axes: where.
+            number: the round.
+            dot: size of the dots, in points.
+        """
+        falls = (self.rounds == number) & (number > 0)
+        gone = (self.rounds > 0) & (self.rounds < number)
         neurons, batch_size = self._grid.shape
-        extent = (-0.5, batch_size - 0.5, neurons - 0.5, -0.5)
         axes.imshow(
-            _shrink(_shrink(picture, 0), 1), aspect="auto", interpolation="nearest", extent=extent
+            grid_picture(self._grid, gone=gone, falls=falls),
+            aspect="auto",
+            interpolation="nearest",
+            extent=(-0.5, batch_size - 0.5, neurons - 0.5, -0.5),
         )
         dots = [
             (column, row)
@@ -106,16 +132,31 @@ class _Board:
             for row in np.flatnonzero(np.isin(self._rows, self._isolating[column])).tolist()
         ]
         if dots:
-            axes.plot(*zip(*dots, strict=True), ".", color=VERMILLION, markersize=3)
+            axes.plot(*zip(*dots, strict=True), ".", color=VERMILLION, markersize=dot)
         bare(axes)
-        if number:
-            title = f"round {number}: {counted(int(falls.sum()), 'sample')} removed"
-            below = f"{int((falls | gone).sum())} of {batch_size} gone"
-        else:
-            title = f"start: {counted(batch_size, 'sample')}"
-            below = "samples, most atypical right"
-        axes.set_title(title, size=9)
-        axes.set_xlabel(below, size=8, color=GREY)
+
+
+def grid_picture(
+    grid: NDArray[np.bool_],
+    *,
+    gone: NDArray[np.bool_] | None = None,
+    falls: NDArray[np.bool_] | None = None,
+) -> NDArray[np.float64]:
+    """An activation grid as a picture that a panel has room for.
+
+    Args:
+        grid: (neurons, batch) of bool, in drawing order.
+        gone: (batch,) of bool, the columns that are blank.
+        falls: (batch,) of bool, the columns that are tinted.
+
+    Returns:
+        (rows, columns, 3) colours, at most `PIXELS` each way.
+    """
+    picture = np.where(grid[..., None], _rgb(FIRES), _rgb(SILENT))
+    for columns, colour in ((gone, GONE), (falls, GOING)):
+        if columns is not None:
+            picture[:, columns] = _rgb(colour)
+    return _shrink(_shrink(picture, 0), 1)
 
 
 def _shrink(picture: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

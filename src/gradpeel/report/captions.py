@@ -26,16 +26,17 @@ def which(audit: Audit, shown: int) -> str:
     return f"{told}; no entry of any is off by more than {scientific(score.max_abs_error)}"
 
 
-def true_class(audit: Audit, dataset: Dataset, sample: int) -> str:
+def true_class(audit: Audit, dataset: Dataset, sample: int, *, most: int = 14) -> str:
     """What the label of a sample of the batch is called; empty where the batch has none."""
     if audit.y.is_floating_point():
         return ""
-    return _class_name(dataset, int(audit.y[sample]))
+    return _class_name(dataset, int(audit.y[sample]), most)
 
 
-def _class_name(dataset: Dataset, label: int) -> str:
+def _class_name(dataset: Dataset, label: int, most: int = 14) -> str:
     name = str(label) if dataset.class_names is None else dataset.class_names[label]
-    return printable(name, most=14)
+    # WordNet's names are lists of synonyms; the first one says it.
+    return printable(name.partition(",")[0], most=most)
 
 
 def fate(audit: Audit, dataset: Dataset, place: int) -> tuple[str, str]:

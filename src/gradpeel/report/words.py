@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["counted", "listing", "percent", "printable", "scientific"]
+__all__ = ["counted", "duration", "listing", "percent", "printable", "scientific"]
 
 
 def counted(number: int, noun: str) -> str:
@@ -68,3 +68,18 @@ def printable(name: str, most: int = 48) -> str:
         for letter in name
     )
     return visible if len(visible) <= most else f"...{visible[3 - most :]}"
+
+
+def duration(seconds: float) -> str:
+    """A time span in the two largest units that matter.
+
+    Example:
+        >>> duration(7.4), duration(754), duration(8100)
+        ('7 s', '12 min 34 s', '2 h 15 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

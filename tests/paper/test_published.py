@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gradpeel.datasets.standard import STANDARD
 from gradpeel.designs import PAPER_METHODS
-from gradpeel.paper import DATASET_TITLES, published_rates
+from gradpeel.paper import published_rates
 
 SIZES = [64, 128, 256, 300, 350, 400, 512, 600, 700, 800, 900, 1024]
 
@@ -15,7 +16,7 @@ def test_there_is_a_rate_for_every_cell() -> None:
     assert len(rates) == 672
     assert set(rates) == {
         (title, method, size)
-        for title in DATASET_TITLES.values()
+        for title in (one.title for one in STANDARD.values())
         for method in PAPER_METHODS
         for size in SIZES
     }

@@ -1,0 +1,73 @@
+"""A sweep to watch: a bar with rate and time left on a terminal, a line a cell otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from gradpeel.report.words import counted, duration
+
+if TYPE_CHECKING:
+    from gradpeel.sweeps import Progress
+
+__all__ = ["watch_cells"]
+
+
+@contextmanager
+def watch_cells(*, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
+    """Give the function to call as cells end; what it shows goes to stderr.
+
+    Failed cells are named on a terminal too, above the bar.
+    """
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda _: None
+        return
+    pace = _Pace()
+    if not console.is_terminal:
+        yield lambda progress: _say(progress, pace)
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("looking at the data", total=None)
+
+        def show(progress: Progress) -> None:
+            told = pace.told(progress)
+            cell = "" if progress.finished is None else f"  {progress.finished.cell}"
+            bar.update(task, total=progress.total, completed=progress.done, description=told + cell)
+            if progress.finished is not None and progress.finished.error is not None:
+                console.print(str(progress.finished), markup=False, highlight=False)
+
+        yield show
+
+
+def _say(progress: Progress, pace: _Pace) -> None:
+    if progress.finished is None:
+        held = f", {progress.done} of them done before" if progress.done else ""
+        typer.echo(f"{counted(progress.total, 'cell')}{held}", err=True)
+        pace.told(progress)
+        return
+    where = f"{progress.done}/{progress.total}"
+    typer.echo(f"{where} {progress.finished}; {pace.told(progress)}", err=True)
+
+
+class _Pace:
+    """Rate and time left, by the cells that this process ran."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def told(self, progress: Progress) -> str:
+        if not progress.new:
+            self._started = time.monotonic()
+            return "starting"
+        rate = progress.new / max(time.monotonic() - self._started, 1e-9)
+        left = (progress.total - progress.done) / rate
+        return f"{rate:.1f} cells/s, {duration(left)} left"

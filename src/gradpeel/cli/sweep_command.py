@@ -1,0 +1,86 @@
+"""`gradpeel sweep`: run a plan of audits, and go on where it was stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from gradpeel.cli.cells_progress import watch_cells
+from gradpeel.cli.sweep_options import (
+    Address,
+    DataDir,
+    EngineName,
+    EngineOption,
+    RetryFailed,
+    Workers,
+    build_engine,
+)
+
+__all__ = ["sweep_command"]
+
+FAILED = 1
+
+
+def sweep_command(
+    *,
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN.toml", help="Which audits to run.", show_default=False)
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", help="Directory of the results; an earlier run in it is gone on with."
+        ),
+    ],
+    data_dir: DataDir = None,
+    workers: Workers = None,
+    engine: EngineOption = EngineName.LOCAL,
+    address: Address = None,
+    retry_failed: RetryFailed = False,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Also write results.parquet (extra 'parquet').")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Run all audits of a plan; stopped at any moment, it goes on where it was.
+
+    DIR gets results.sqlite, written as each audit ends, results.csv,
+    timings.csv and manifest.json. The exit code is 1 if an audit failed.
+
+    \b
+    datasets = ["cifar10", "mnist", "mine.npz"]
+    designs = ["passive", "trap-weights", "soliton-free", "soliton-data"]
+    weights = ["independent", "mirrored"]
+    batch_sizes = [64, 128, 256]
+    seeds = 5                   # or a list; a seed draws weights and samples
+    widths = [1000]             # these and all below may be left out
+    tails = [[], [256, 128]]    # widths of further hidden layers
+    dtypes = ["float64", "float32"]
+    noises = [0, 1e-6]
+    samples = "drawn"           # or "first", as in the paper's script
+    """  # noqa: D301 -- typer's mark for lines that stay as they are
+    from gradpeel.report.sweep_summary import sweep_summary  # noqa: PLC0415 -- slow to import
+    from gradpeel.sweeps import read_plan, sweep  # noqa: PLC0415
+
+    wanted = read_plan(plan)
+    runner = build_engine(engine, workers, address)
+    with watch_cells(quiet=quiet) as on_progress:
+        results = sweep(
+            wanted,
+            out,
+            engine=runner,
+            data_dir=data_dir,
+            base=plan.parent,
+            retry_failed=retry_failed,
+            parquet=parquet,
+            on_progress=on_progress,
+        )
+    Console().print(sweep_summary(results))
+    if not quiet:
+        for path in results.files:
+            typer.echo(f"wrote {path}", err=True)
+    if results.failures:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,68 @@
+"""The comparison with the paper's table for a terminal of 80 columns and more."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from gradpeel.paper.table1 import Comparison, Line, Table1, Verdict
+
+__all__ = ["table1_text"]
+
+STYLES = {Verdict.EQUAL: "bold", Verdict.BETTER: "bold blue", Verdict.WORSE: "bold yellow"}
+
+
+def table1_text(table: Table1) -> Group:
+    """A block for each data set: ours, half its interval, the paper's rate, the oracle."""
+    parts: list[Table | Text] = []
+    for dataset, lines in groupby(table.lines, key=lambda line: line.dataset):
+        block = list(lines)
+        mark = table.marks.get(dataset)
+        title = block[0].title + (f" [{mark}]" if mark else "")
+        parts += [Text(f"\n{title}", style="bold"), _block(block, table.batch_sizes)]
+    parts += [Text(note) for note in ("", *table.footnotes())]
+    parts.append(Text("blue: above the paper's rate, yellow: below, by more than the interval\n"))
+    parts += [Text(finding) for finding in table.findings()]
+    return Group(*parts)
+
+
+def _block(lines: list[Line], sizes: list[int]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
+    table.add_column("B =", no_wrap=True)
+    for size in sizes:
+        table.add_column(str(size), justify="right", no_wrap=True)
+    for line in lines:
+        by_size = {cell.batch_size: cell for cell in line.cells}
+        cells = [by_size.get(size) for size in sizes]
+        table.add_row(Text(line.method, style="bold"), *map(_ours, cells))
+        if any(cell is not None and cell.ours.low < cell.ours.high for cell in cells):
+            table.add_row("  +-", *map(_interval, cells))
+        table.add_row("  paper", *map(_published, cells))
+        table.add_row("  oracle", *map(_oracle, cells), end_section=True)
+    return table
+
+
+def _ours(cell: Comparison | None) -> Text:
+    if cell is None:
+        return Text()
+    style = "bold" if cell.verdict is None else STYLES[cell.verdict]
+    return Text(f"{cell.ours.mean:.3f}", style=style)
+
+
+def _interval(cell: Comparison | None) -> Text:
+    if cell is None or cell.ours.low == cell.ours.high:
+        return Text()
+    reach = max(cell.ours.mean - cell.ours.low, cell.ours.high - cell.ours.mean)
+    return Text(f"{reach:.3f}", style="dim")
+
+
+def _published(cell: Comparison | None) -> Text:
+    return Text("" if cell is None or cell.published is None else f"{cell.published:.3f}")
+
+
+def _oracle(cell: Comparison | None) -> Text:
+    return Text("" if cell is None else f"{cell.oracle.mean:.3f}", style="dim")

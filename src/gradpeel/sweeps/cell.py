@@ -1,0 +1,110 @@
+"""One audit of a sweep, named by its settings.
+
+A cell is a pure function of its settings and the data: whoever runs it, wherever and whenever, gets
+the same measurement. So its key, a hash of the settings, is all a store needs to tell what is done.
+
+Example:
+    >>> cell = Cell(dataset="digits", design="soliton-data", weights="mirrored", batch_size=64)
+    >>> str(cell), cell.key
+    ('digits SD-Mir B=64 N=1000 seed 0', '...')
+    >>> Cell.from_settings(cell.settings) == cell
+    True
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from gradpeel.designs import DesignName, DesignOptions, InitName, WeightsName
+
+__all__ = ["Cell", "Samples"]
+
+Samples: TypeAlias = Literal["drawn", "first"]
+"""Which training samples form the batch: those the seed draws, or the first of the data set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The settings of one audit; those that its design does not have are None.
+
+    Attributes:
+        dataset: a data set's name, or the path of an `.npz` file.
+        design: how the server sets the target, such as "soliton-data".
+        weights: weight construction of an active design.
+        init: start of the network with "passive".
+        scale: factor on positive weights with "trap-weights".
+        soliton: (c, delta) of the soliton designs.
+        batch_size: samples in the client's batch.
+        neurons: width of the target.
+        tail: widths of further hidden layers.
+        dtype: what the client computes in.
+        noise: standard deviation of noise on the update, relative to each gradient's own.
+        samples: which training samples form the batch.
+        seed: draws network and design, noise, and, with "drawn", the samples.
+    """
+
+    dataset: str
+    design: str
+    weights: str | None = None
+    init: str | None = None
+    scale: float | None = None
+    soliton: tuple[float, float] | None = None
+    batch_size: int
+    neurons: int = 1000
+    tail: tuple[int, ...] = ()
+    dtype: str = "float64"
+    noise: float = 0.0
+    samples: Samples = "drawn"
+    seed: int = 0
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Cell:
+        """Rebuild a cell from its `settings`, as they come back from JSON too."""
+        lists = {name: tuple(value) for name, value in settings.items() if isinstance(value, list)}
+        return cls(**{**settings, **lists})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings as plain values."""
+        return asdict(self)
+
+    @property
+    def key(self) -> str:
+        """A hash of the settings, the same on every machine."""
+        text = json.dumps(self.settings, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    @property
+    def options(self) -> DesignOptions:
+        """The design's name and settings."""
+        return DesignOptions(
+            DesignName(self.design),
+            None if self.weights is None else WeightsName(self.weights),
+            None if self.init is None else InitName(self.init),
+            self.scale,
+            self.soliton,
+        )
+
+    @property
+    def method(self) -> str:
+        """The design in short, as the paper's table has it: "SD-Mir"."""
+        return self.options.label
+
+    @property
+    def variant(self) -> str:
+        """What may differ between cells of the same data, method, batch size and seed."""
+        parts = [f"N={self.neurons}"]
+        if self.tail:
+            parts.append(f"hidden {','.join(map(str, self.tail))}")
+        if self.dtype != "float64":
+            parts.append(self.dtype)
+        if self.noise:
+            parts.append(f"noise {self.noise:g}")
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.method} B={self.batch_size} {self.variant} seed {self.seed}"

@@ -1,0 +1,133 @@
+"""Cells on this machine, in worker processes of one thread each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from typing import ClassVar
+
+from gradpeel.datasets import Dataset
+from gradpeel.errors import GradpeelError, InputError
+from gradpeel.sweeps.cell import Cell
+from gradpeel.sweeps.data import DataSource
+from gradpeel.sweeps.engines import attempt, use_one_thread
+from gradpeel.sweeps.store import Finished
+
+__all__ = ["LocalEngine"]
+
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class LocalEngine:
+    """Worker processes on this machine.
+
+    A worker that dies (the system may kill one that takes too much memory) takes the pool with it;
+    its cells then run again, one at a time, so that the guilty one is known. It fails after three
+    tries, and the rest goes on.
+
+    Attributes:
+        workers: how many.
+
+    Raises:
+        InputError: `workers` is no positive number.
+    """
+
+    workers: int
+
+    name: ClassVar[str] = "local"
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise InputError(f"workers={self.workers}: expected a positive integer")
+
+    def run(self, cells: Sequence[Cell], data: DataSource) -> Generator[Finished, None, None]:
+        """Run cells; see `Engine`."""
+        waiting = list(reversed(cells))
+        while waiting:
+            suspects = yield from _drain(waiting, data, self.workers)
+            for cell in suspects:
+                yield _run_alone(cell, data)
+
+
+def _drain(
+    waiting: list[Cell], data: DataSource, workers: int
+) -> Generator[Finished, None, list[Cell]]:
+    """Run cells off the end of `waiting`; returns those that were running when the pool broke."""
+    running: dict[Future[Finished], Cell] = {}
+    with _pool(workers) as pool:
+        try:
+            while waiting or running:
+                # One in reserve a worker, no more: what is under way when a pool breaks is known.
+                while waiting and len(running) < 2 * workers:
+                    running[pool.submit(_attempt, waiting[-1], data)] = waiting[-1]
+                    waiting.pop()
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    finished = future.result()
+                    del running[future]
+                    yield finished
+        except BrokenProcessPool:
+            return list(running.values())
+    return []
+
+
+def _run_alone(cell: Cell, data: DataSource) -> Finished:
+    for _ in range(TRIES):
+        with _pool(1) as pool:
+            try:
+                return pool.submit(_attempt, cell, data).result()
+            except BrokenProcessPool:
+                continue
+    return Finished(cell, None, f"its worker process died, {TRIES} times", 0.0)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Workers that stop at once when the block is left, and when this process is killed."""
+    # A forked worker would inherit torch's threads and hang.
+    context = multiprocessing.get_context("spawn")
+    # Nothing is ever sent: the pipe ends when this process lets go of it, or is gone.
+    theirs, ours = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (theirs,))
+    try:
+        yield pool
+    finally:
+        ours.close()
+        pool.shutdown(cancel_futures=True)
+        theirs.close()
+
+
+def _start_worker(tether: Connection) -> None:
+    # Ctrl-C reaches every process of a terminal; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(tether,), daemon=True).start()
+    use_one_thread()
+
+
+def _end_with(tether: Connection) -> None:
+    """End this process, whatever it is doing, when the other end of the pipe is gone."""
+    tether.poll(None)
+    os._exit(1)
+
+
+def _attempt(cell: Cell, data: DataSource) -> Finished:
+    try:
+        dataset = _load(data, cell.dataset)
+    except GradpeelError as error:  # it was there when the sweep began
+        return Finished(cell, None, str(error), 0.0)
+    return attempt(cell, dataset)
+
+
+# A sweep goes through its data sets one after the other: a worker needs one, or two at a seam.
+@lru_cache(maxsize=2)
+def _load(data: DataSource, name: str) -> Dataset:
+    return data.load(name)

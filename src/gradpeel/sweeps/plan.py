@@ -1,0 +1,251 @@
+r"""A plan: which audits a sweep runs.
+
+It names data sets, designs, weight constructions, batch sizes, widths, tails, dtypes, noise and
+seeds; the cells are all their combinations. What a plan can be blamed for is found when it is made,
+or, where the data is needed to tell, before the first cell runs.
+
+Example:
+    >>> plan = Plan(datasets=["digits"], designs=["passive", "soliton-data"], batch_sizes=[64, 128])
+    >>> print(*plan.cells(), sep="\n")
+    digits Passive B=64 N=1000 seed 0
+    digits Passive B=128 N=1000 seed 0
+    digits SD-Ind B=64 N=1000 seed 0
+    digits SD-Ind B=128 N=1000 seed 0
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, get_args
+
+from gradpeel.datasets import Dataset
+from gradpeel.designs import (
+    DesignName,
+    DesignOptions,
+    InitName,
+    RobustSoliton,
+    TrapWeights,
+    WeightsName,
+)
+from gradpeel.errors import GradpeelError, InputError
+from gradpeel.sweeps.cell import Cell, Samples
+from gradpeel.update import DTYPES
+
+__all__ = ["Plan", "Source"]
+
+DTYPE_NAMES = tuple(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+
+
+class Source(Protocol):
+    """Where a plan was written down."""
+
+    def place(self, key: str, value: object) -> str:
+        """Where the key, or the value in it, stands: "plan.toml, line 3: "."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A grid of audits.
+
+    Attributes:
+        datasets: names of data sets, or paths of `.npz` files.
+        designs: how the server sets the target: passive, trap-weights, soliton-free, soliton-data.
+        weights: weight constructions of the active designs; passive has none and runs once.
+        batch_sizes: samples in the client's batch.
+        widths: neurons of the target.
+        tails: what follows the target, each a list of widths of further hidden layers.
+        dtypes: what the client computes in.
+        noises: standard deviations of noise on the update, relative to each gradient's own.
+        seeds: one audit each; a number n is short for 0..n-1.
+        samples: "drawn": the seed also draws which samples form the batch; "first": they are the
+            first training samples, as in the paper's script.
+        init: start of the network with passive: "paper" or "torch".
+        scale: factor on positive weights with trap-weights.
+        soliton: (c, delta) of the soliton designs.
+        image_size: side of ImageNet's pictures, 64 where not given.
+
+    Raises:
+        InputError: a value breaks a rule; the message names key, value and rule, and the line where
+            the plan was read from a file.
+    """
+
+    datasets: Sequence[str]
+    designs: Sequence[str]
+    batch_sizes: Sequence[int]
+    weights: Sequence[str] = ("independent",)
+    widths: Sequence[int] = (1000,)
+    tails: Sequence[Sequence[int]] = ((),)
+    dtypes: Sequence[str] = ("float64",)
+    noises: Sequence[float] = (0.0,)
+    seeds: int | Sequence[int] = 1
+    samples: Samples = "drawn"
+    init: str = "paper"
+    scale: float = 0.99
+    soliton: Sequence[float] = (0.05, 0.4)
+    image_size: int | None = None
+    source: Source | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._set("datasets", self._texts("datasets", None))
+        self._set("designs", self._texts("designs", tuple(DesignName)))
+        self._set("weights", self._texts("weights", tuple(WeightsName)))
+        self._set("dtypes", self._texts("dtypes", DTYPE_NAMES))
+        self._set("batch_sizes", self._list("batch_sizes", _is_positive, "positive integers"))
+        self._set("widths", self._list("widths", _is_positive, "positive integers"))
+        rule = "lists of positive integers, such as [[], [256, 128]]"
+        self._set("tails", tuple(tuple(tail) for tail in self._list("tails", _is_tail, rule)))
+        self._set("noises", self._list("noises", _is_noise, "finite numbers of at least 0"))
+        if _is_integer(self.seeds, least=1):
+            self._set("seeds", tuple(range(self.seeds)))  # type: ignore[arg-type]
+        self._set("seeds", self._list("seeds", _is_seed, "integers of at least 0, or how many"))
+        self._one_of("samples", get_args(Samples))
+        self._one_of("init", tuple(InitName))
+        self._check_design_settings()
+        if self.image_size is not None and not _is_positive(self.image_size):
+            raise self.blame("image_size", self.image_size, "expected a positive integer")
+
+    def cells(self) -> list[Cell]:
+        """All audits, one data set after the other, in the order of the plan."""
+        return [
+            Cell(
+                dataset=dataset,
+                **_settings(options),
+                neurons=neurons,
+                tail=tuple(tail),
+                dtype=dtype,
+                noise=float(noise),
+                batch_size=size,
+                samples=self.samples,
+                seed=seed,
+            )
+            for dataset, options, neurons, tail, dtype, noise, size, seed in itertools.product(
+                self.datasets,
+                self._options(),
+                self.widths,
+                self.tails,
+                self.dtypes,
+                self.noises,
+                self.batch_sizes,
+                self.seeds,  # type: ignore[arg-type]
+            )
+        ]
+
+    def check_against(self, name: str, dataset: Dataset) -> None:
+        """Refuse batches that a data set cannot fill.
+
+        Raises:
+            InputError: a batch size is beyond the training samples.
+        """
+        for size in self.batch_sizes:
+            if size > len(dataset.x_train):
+                rule = f"{name} has {len(dataset.x_train)} training samples"
+                raise self.blame("batch_sizes", size, rule)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return {
+            item.name: getattr(self, item.name) for item in fields(self) if item.name != "source"
+        }
+
+    def blame(self, key: str, value: object, rule: str) -> InputError:
+        """An error about a key of this plan, or one value in it, with the place where it stands."""
+        place = "" if self.source is None else self.source.place(key, value)
+        return InputError(f"{place}{key}={value!r}: {rule}")
+
+    def _options(self) -> Iterator[DesignOptions]:
+        for design in map(DesignName, self.designs):
+            if design is DesignName.PASSIVE:
+                yield DesignOptions(design, init=InitName(self.init))
+                continue
+            is_trap = design is DesignName.TRAP_WEIGHTS
+            c, delta = self.soliton
+            for weights in map(WeightsName, self.weights):
+                yield DesignOptions(
+                    design,
+                    weights,
+                    scale=float(self.scale) if is_trap else None,
+                    soliton=None if is_trap else (float(c), float(delta)),
+                )
+
+    def _set(self, key: str, value: object) -> None:
+        # Lists become tuples once they are checked, so that a plan cannot change later.
+        object.__setattr__(self, key, value)
+
+    def _list(self, key: str, is_right: Any, rule: str) -> tuple[Any, ...]:  # noqa: ANN401
+        values = getattr(self, key)
+        if isinstance(values, str | Mapping) or not isinstance(values, Sequence):
+            raise self.blame(key, values, f"expected a list ({rule})")
+        if not values:
+            raise self.blame(key, values, "expected at least one")
+        for at, value in enumerate(values):
+            if not is_right(value):
+                raise self.blame(key, value, f"expected {rule}")
+            if value in values[:at]:
+                raise self.blame(key, value, "expected each only once")
+        return tuple(values)
+
+    def _texts(self, key: str, known: tuple[str, ...] | None) -> tuple[str, ...]:
+        rule = "names" if known is None else f"one of {', '.join(known)}"
+        return self._list(
+            key, lambda value: isinstance(value, str) and (known is None or value in known), rule
+        )
+
+    def _one_of(self, key: str, known: tuple[str, ...]) -> None:
+        if getattr(self, key) not in known:
+            raise self.blame(key, getattr(self, key), f"expected one of {', '.join(known)}")
+
+    def _check_design_settings(self) -> None:
+        """Let the designs judge their own settings."""
+        if not _is_number(self.scale):
+            raise self.blame("scale", self.scale, "expected a number above 0 and at most 1")
+        pair: object = self.soliton
+        is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+        if not is_pair or not all(map(_is_number, self.soliton)):
+            raise self.blame("soliton", self.soliton, "expected two numbers [c, delta]")
+        self._set("soliton", tuple(self.soliton))
+        for key, make in (
+            ("scale", lambda: TrapWeights(self.scale)),
+            ("soliton", lambda: RobustSoliton(*self.soliton)),
+        ):
+            try:
+                make()
+            except GradpeelError as error:
+                raise self.blame(key, getattr(self, key), str(error)) from None
+
+
+def _settings(options: DesignOptions) -> dict[str, Any]:
+    return {
+        "design": options.design.value,
+        "weights": None if options.weights is None else options.weights.value,
+        "init": None if options.init is None else options.init.value,
+        "scale": options.scale,
+        "soliton": options.soliton,
+    }
+
+
+def _is_integer(value: object, *, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_positive(value: object) -> bool:
+    return _is_integer(value, least=1)
+
+
+def _is_seed(value: object) -> bool:
+    return _is_integer(value, least=0) and value < 2**63  # type: ignore[operator]
+
+
+def _is_number(value: object) -> bool:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _is_noise(value: object) -> bool:
+    return _is_number(value) and value >= 0  # type: ignore[operator]
+
+
+def _is_tail(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_positive, value))

@@ -1,0 +1,88 @@
+"""Means over seeds, and how sure they are.
+
+Example:
+    >>> print(estimate([0.5, 0.6, 0.7]))
+    0.600 [0.352, 0.848]
+    >>> print(estimate([1.0]))
+    1.000
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from scipy import stats
+
+from gradpeel.sweeps.cell import Cell
+from gradpeel.sweeps.store import Finished
+
+__all__ = ["Estimate", "Group", "estimate", "over_seeds"]
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean rate and the interval that holds the true one in 95 of 100 such experiments.
+
+    Attributes:
+        mean: the mean over seeds.
+        low: lower end of the interval, at least 0; with a single seed there is none, and the ends
+            are the mean.
+        high: upper end, at most 1.
+        count: number of seeds.
+    """
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return f"{self.mean:.3f}"
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def estimate(rates: Sequence[float]) -> Estimate:
+    """Student's interval around the mean of some rates, cut off at 0 and 1."""
+    mean = fmean(rates)
+    if len(rates) == 1:
+        return Estimate(mean, mean, mean, 1)
+    factor = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(rates) - 1))
+    reach = factor * stdev(rates) / math.sqrt(len(rates))
+    return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach), len(rates))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The same audit over several seeds.
+
+    Attributes:
+        cell: its settings; the seed in it means nothing.
+        ours: share of the batch recovered.
+        oracle: share of the batch that peeling the activation grid reaches.
+        baseline: share that a single pass recovers, without peeling.
+    """
+
+    cell: Cell
+    ours: Estimate
+    oracle: Estimate
+    baseline: Estimate
+
+
+def over_seeds(rows: Iterable[Finished]) -> list[Group]:
+    """Put the seeds of each audit together, in the order in which they first come."""
+    grouped: dict[Cell, list[tuple[float, float, float]]] = {}
+    for row in rows:
+        if row.measurement is not None:
+            size, found = row.cell.batch_size, row.measurement
+            rates = (found.recovered / size, found.reachable / size, found.baseline_rate)
+            grouped.setdefault(replace(row.cell, seed=0), []).append(rates)
+    return [
+        Group(cell, *(estimate(column) for column in zip(*rates, strict=True)))
+        for cell, rates in grouped.items()
+    ]

@@ -1,0 +1,98 @@
+"""Real workers: local processes and a real Ray on this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deadly_source import DeadlySource
+from gradpeel.errors import InputError
+from gradpeel.sweeps import Cell, LocalEngine, Plan, RayEngine, measure, sweep
+from gradpeel.sweeps import engines as module
+from gradpeel.sweeps.data import DataSource
+from gradpeel.sweeps.engines import attempt
+
+PLAN = Plan(
+    datasets=["digits", "breast_cancer"],
+    designs=["passive", "soliton-data"],
+    batch_sizes=[8, 24],
+    widths=[120],
+    dtypes=["float64", "float32"],
+    seeds=2,
+)
+CELL = Cell(dataset="digits", design="passive", batch_size=8, neurons=60)
+
+
+def test_an_error_becomes_part_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("no\nway")
+
+    monkeypatch.setattr(module, "measure", broken)
+    finished = attempt(CELL, DataSource().load("digits"))
+    assert finished.error == "ZeroDivisionError: no way"
+    assert finished.measurement is None
+
+
+@pytest.mark.parametrize("engine", [LocalEngine, RayEngine])
+def test_workers_must_be_a_positive_number(engine: type[LocalEngine | RayEngine]) -> None:
+    with pytest.raises(InputError, match="workers=0: expected a positive integer"):
+        engine(0)
+
+
+def test_a_missing_ray_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match=r"engine=ray: expected Ray .*gradpeel\[ray\]"):
+        RayEngine()
+
+
+@pytest.mark.slow
+def test_workers_measure_what_this_process_would() -> None:
+    cells = PLAN.cells()[:6]
+    found = {one.cell: one.measurement for one in LocalEngine(2).run(cells, DataSource())}
+    assert found == {cell: measure(cell, DataSource().load(cell.dataset))[0] for cell in cells}
+
+
+@pytest.mark.slow
+def test_local_and_ray_give_identical_rows(tmp_path: Path) -> None:
+    local = sweep(PLAN, tmp_path / "local", engine=LocalEngine(2))
+    ray = sweep(PLAN, tmp_path / "ray", engine=RayEngine(2))
+    assert len(local.rows) == len(PLAN.cells()) == 32
+    assert [(one.cell, one.measurement) for one in local.rows] == [
+        (one.cell, one.measurement) for one in ray.rows
+    ]
+    ours, theirs = (tmp_path / name / "results.csv" for name in ("local", "ray"))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_cell_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
+    names = ["digits", "deadly", "once", "gone", "digits"]
+    cells = [replace(CELL, dataset=name, seed=seed) for seed, name in enumerate(names)]
+    found = {one.cell: one for one in LocalEngine(2).run(cells, DeadlySource(traces=tmp_path))}
+    assert sorted(found, key=cells.index) == cells
+    errors = [found[cell].error for cell in cells]
+    assert errors == [
+        None,
+        "its worker process died, 3 times",
+        None,
+        "gone: no such data set",
+        None,
+    ]
+    # In the pool, and three times alone.
+    assert len((tmp_path / "deadly").read_text().split()) in {3, 4}
+    assert len((tmp_path / "once").read_text().split()) == 1
+
+
+@pytest.mark.slow
+def test_workers_end_when_the_sweep_is_left(tmp_path: Path) -> None:
+    cells = [replace(CELL, seed=seed, batch_size=64, neurons=1000) for seed in range(200)]
+    with closing(LocalEngine(2).run(cells, DataSource())) as running:
+        next(running)
+        started = time.monotonic()
+    # Not asserted on as a speed: two hundred such cells take most of a minute.
+    assert time.monotonic() - started < 20

@@ -1,0 +1,106 @@
+"""A sweep is killed, or told to stop, at any moment: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gradpeel.sweeps import read_plan
+
+pytestmark = pytest.mark.slow
+
+PLAN = """\
+datasets = ["digits", "breast_cancer"]
+designs = ["passive", "soliton-data"]
+weights = ["independent", "mirrored"]
+batch_sizes = [16, 48]
+widths = [400]
+seeds = 4
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    return path
+
+
+def _start(plan: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "gradpeel", "sweep", str(plan), "--out", str(out)]
+    # A session of its own: whatever is left of it can be found by its number.
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [*command, "--workers", "2"], stdout=file, stderr=file, start_new_session=True
+        )
+
+
+def _finish(plan: Path, out: Path, log: Path) -> None:
+    assert _start(plan, out, log).wait(300) == 0, log.read_text()
+
+
+def _is_alone_gone(session: int) -> bool:
+    """Has every process of the session ended?"""
+    for _ in range(200):
+        try:
+            os.killpg(session, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _rows(out: Path) -> int:
+    if not (out / "results.sqlite").exists():
+        return 0
+    with sqlite3.connect(out / "results.sqlite") as store:
+        tables = store.execute("SELECT name FROM sqlite_master WHERE name = 'cells'").fetchall()
+        count = store.execute("SELECT count(*) FROM cells").fetchone()[0] if tables else 0
+    store.close()
+    return int(count)
+
+
+def test_killed_ten_times_it_ends_with_the_same_rows(plan: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    started = time.monotonic()
+    _finish(plan, tmp_path / "whole", log)
+    took = time.monotonic() - started
+    rng, out = random.Random(0), tmp_path / "killed"  # noqa: S311 -- moments, not secrets
+    held: list[int] = []
+    for _ in range(10):
+        process = _start(plan, out, log)
+        try:
+            process.wait(rng.uniform(0.2, 0.9) * took)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert _is_alone_gone(process.pid)
+        held.append(_rows(out))
+    _finish(plan, out, log)
+    assert held == sorted(held)  # nothing is lost on the way
+    assert _rows(out) == len(read_plan(plan).cells()) == 48
+    assert (out / "results.csv").read_bytes() == (tmp_path / "whole/results.csv").read_bytes()
+
+
+def test_ctrl_c_stops_cleanly(plan: Path, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    process = _start(plan, out, log)
+    while _rows(out) < 3 and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process
+    assert process.wait(60) == 130, log.read_text()
+    assert log.read_text().splitlines()[-1].startswith("interrupted")
+    assert "Traceback" not in log.read_text()
+    assert _is_alone_gone(process.pid)
+    exported = (out / "results.csv").read_text().count("\n") - 1
+    assert 3 <= exported == _rows(out) < 48
+    _finish(plan, out, log)
+    assert _rows(out) == 48
