@@ -155,6 +155,10 @@ MIB = 2**20
         (HEADER + element(15, b""), "ends after 0 of 8 bytes: is cut off"),
         (HEADER + element(14, element(6, bytes(16))), "an element has type 6 and 16 bytes: expect"),
         (HEADER + element(14, element(5, bytes(8))), "an element has type 5 and 8 bytes: expect"),
+        (
+            HEADER + element(14, struct.pack("<HHI", 6, 5, 0)),
+            "a small element claims 5 bytes: expected at most 4",
+        ),
         (HEADER + array((2, 2), bytes(8)), "X claims shape (2, 2) of uint8, holds 8 bytes"),
         (HEADER + array((-2, -2), bytes(4)), "X claims shape (-2, -2) of uint8, holds 4 bytes"),
         (

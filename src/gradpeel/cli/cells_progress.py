@@ -59,15 +59,20 @@ def _say(progress: Progress, pace: _Pace) -> None:
 
 
 class _Pace:
-    """Rate and time left, by the cells that this process ran."""
+    """Rate and time left, by the cells that this process ran.
+
+    The clock starts with the first cell that ends: workers take seconds to start, and who has three
+    cells left need not be told of them.
+    """
 
     def __init__(self) -> None:
-        self._started = time.monotonic()
+        self._first: float | None = None
 
     def told(self, progress: Progress) -> str:
-        if not progress.new:
-            self._started = time.monotonic()
+        now = time.monotonic()
+        if self._first is None or progress.new < 2:
+            self._first = now if progress.new else None
             return "starting"
-        rate = progress.new / max(time.monotonic() - self._started, 1e-9)
+        rate = (progress.new - 1) / max(now - self._first, 1e-9)
         left = (progress.total - progress.done) / rate
         return f"{rate:.1f} cells/s, {duration(left)} left"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -76,7 +77,11 @@ class RayEngine:
             ray.shutdown()
 
     def _start(self, ray: ModuleType) -> None:
-        local = {} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
+        local: dict[str, Any] = {}
+        if not self.address:
+            local = {"num_cpus": self.workers, "include_dashboard": False}
+            # A Ray that this command starts reports to nobody.
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             ray.init(
                 address=self.address or "local",
