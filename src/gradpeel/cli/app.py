@@ -9,6 +9,7 @@ import typer
 from gradpeel._version import __version__
 from gradpeel.cli.audit_command import audit_command
 from gradpeel.cli.demo_command import demo_command
+from gradpeel.cli.figures_command import figures_command
 from gradpeel.cli.one_line import OneLineErrors
 from gradpeel.cli.peel_command import peel_command
 from gradpeel.cli.sweep_command import sweep_command
@@ -32,6 +33,7 @@ app.command("sweep")(sweep_command)
 
 paper = typer.Typer(no_args_is_help=True, help="The paper's table and figures, from our own runs.")
 paper.command("table1")(table1_command)
+paper.command("figures")(figures_command)
 app.add_typer(paper, name="paper")
 
 
