@@ -68,7 +68,7 @@ def test_names_are_split_and_seed_and_notes_are_passed_on(
         app, ["figures", "--out", str(tmp_path / "a"), "--only", "board, seeds"]
     )
     assert finished.exit_code == 0
-    assert passed["only"] == ["board", "seeds"]
+    assert passed["only"] == ("board", "seeds")
     assert passed["seed"] == 0
     assert passed["notes"] == {"mnist": "11 classes instead of 10"}
     assert asked == [("mnist", None)]

@@ -37,7 +37,7 @@ def test_our_rates_stand_beside_the_papers(data_dir: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--datasets", "mnist,,svhn"], "datasets='mnist,,svhn': expected names such as"),
+        (["--datasets", "mnist,,svhn"], "datasets='mnist,,svhn': expected names with commas"),
         (["--datasets", "digits"], "datasets='digits': expected one of cifar10"),
         (["--batch-sizes", "64,x"], "batch-sizes='64,x': expected positive integers"),
         (["--data-dir", "nowhere"], "data_dir='nowhere': no such directory"),

@@ -67,4 +67,5 @@ def _gradpeel(
     gradpeel peel update.safetensors --weights model.safetensors
     gradpeel sweep plan.toml --out results    many audits, resumable
     gradpeel paper table1 --data-dir data     the paper's table beside ours
+    gradpeel paper figures --data-dir data --out figures
     """  # noqa: D301 -- typer's mark for lines that stay as they are

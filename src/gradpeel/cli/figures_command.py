@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gradpeel.cli.output import private_directory
+from gradpeel.cli.parsing import parse_names
 from gradpeel.cli.sweep_options import DataDir
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def figures_command(
             notes[name] = difference
         return dataset
 
-    names = None if only is None else [name.strip() for name in only.split(",")]
+    names = None if only is None else parse_names("only", only)
     with private_directory(out) as folder:
         files = draw_figures(
             load_and_note, folder, only=names, seed=seed, notes=notes, on_progress=typer.echo

@@ -55,5 +55,5 @@ def parse_names(name: str, text: str) -> tuple[str, ...]:
     """
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
-        raise InputError(f"{name}={text!r}: expected names such as cifar10,mnist")
+        raise InputError(f"{name}={text!r}: expected names with commas between")
     return names

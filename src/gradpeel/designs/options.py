@@ -108,7 +108,9 @@ class DesignOptions:
             if value not in {None, _DEFAULTS[setting]} and self.design not in designs:
                 have = f"{', '.join(designs)} {'has' if len(designs) == 1 else 'have'}"
                 rule = f"design {self.design} has no {setting}; {have}"
-                spelt = ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else value
+                spelt = (
+                    ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else value
+                )
                 raise InputError(f"{setting}={spelt}: {rule}")
 
     @property
