@@ -11,6 +11,9 @@ import pytest
 
 from benchmarks.audits import Cell, faults, measure
 from benchmarks.clients import CONDITIONS
+from gradpeel.datasets import load
+from gradpeel.sweeps import Cell as SweepCell
+from gradpeel.sweeps import measure as measure_cell
 
 pytestmark = pytest.mark.slow
 
@@ -95,3 +98,22 @@ def test_conditions_that_users_have(cell: Cell, data_dir: Path) -> None:
     goal = condition.goal(cell.method, cell.batch_size)
     assert goal.reached(row.recovered, row.reachable, cell.batch_size)
     assert row.batch_size_found == cell.batch_size
+
+
+def test_a_copy_that_weighs_less_than_the_noise_is_not_counted(data_dir: Path) -> None:
+    """One sample here is predicted wrong with p = 1e-7 left for its label.
+
+    A copy of it that has the predicted label would change its gradient by as much as the errors of
+    fourteen rounds do.
+    """
+    cell = SweepCell(
+        dataset="cifar10",
+        design="trap-weights",
+        weights="independent",
+        scale=0.99,
+        batch_size=256,
+        seed=2,
+    )
+    found, _ = measure_cell(cell, load(data_dir / "cifar10.npz"))
+    assert found.wrong_copies == found.wrong_labels == found.false_certificates == 0
+    assert found.recovered >= found.reachable - 1

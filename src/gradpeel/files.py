@@ -180,5 +180,9 @@ def write_files(out: Path, contents: Mapping[str, bytes]) -> list[Path]:
     for name, content in contents.items():
         # What `replacing` hands out only its owner can read, and the move keeps that.
         with replacing(out / name) as partial:
-            partial.write_bytes(content)
+            try:
+                partial.write_bytes(content)
+            except OSError as error:
+                reason = error.strerror or error
+                raise InputError(f"{out / name}: cannot be written: {reason}") from None
     return [out / name for name in contents]

@@ -18,7 +18,7 @@ from gradpeel.paper.table1 import BATCH_SIZES, Table1, Verdict, table1_plan
 from gradpeel.paper.table1_files import to_csv, to_html, to_markdown, write_table1
 from gradpeel.paper.table1_terminal import table1_text
 from gradpeel.sweeps import Finished, Results
-from sweep_rows import measured
+from sweep_rows import failed, measured
 
 
 def test_the_plan_is_the_papers() -> None:
@@ -59,16 +59,18 @@ def table(rates: dict[tuple[str, int], list[int]], **notes: str) -> Table1:
     ("recovered", "verdict"),
     [
         # Published for MNIST Passive: 0.484 at B=64, and 31 / 64 = 0.484375.
-        ([31], Verdict.EQUAL),
-        ([30], Verdict.WORSE),
-        ([32], Verdict.BETTER),
+        ([31], None),  # one seed says nothing about others
+        ([64], None),
+        ([31, 31], Verdict.EQUAL),
+        ([30, 30], Verdict.WORSE),
+        ([32, 32], Verdict.BETTER),
         ([25, 31, 38], Verdict.EQUAL),
         ([24, 25, 24], Verdict.WORSE),
         ([35, 36, 35], Verdict.BETTER),
     ],
     ids=str,
 )
-def test_verdicts_follow_the_interval(recovered: list[int], verdict: Verdict) -> None:
+def test_verdicts_follow_the_interval(recovered: list[int], verdict: Verdict | None) -> None:
     (cell,) = table({("Passive", 64): recovered}).cells
     assert cell.published == 0.484
     assert cell.verdict is verdict
@@ -109,6 +111,29 @@ def test_wrong_certificates_are_counted() -> None:
     some = [replace(rows(RATES)[0], measurement=bad), *rows(RATES)[1:]]
     totals = Table1.of(Results(some, [], {}, [])).totals()
     assert (totals["false certificates"], totals["wrong labels"], totals["repeats"]) == (2, 3, 1)
+
+
+def test_one_seed_is_not_judged() -> None:
+    single = table({("Passive", 64): [64]})
+    assert not any("better" in finding for finding in single.findings())
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table1_text(single))
+    assert "interval" not in console.export_text()
+
+
+def test_failures_are_told() -> None:
+    some = rows(RATES)
+    bad = [failed(some[0].cell, 7)]
+    for text in (to_markdown, to_html):
+        told = text(Table1.of(Results(some, bad, {}, [])))
+        assert "failed audits: 1" in told
+        assert "ValueError: too bad" in told
+
+
+def test_other_data_than_the_papers_is_refused() -> None:
+    other = measured(replace(rows(RATES)[0].cell, dataset="digits"))
+    with pytest.raises(InputError, match="dataset='digits': expected one of cifar10"):
+        Table1.of(Results([other], [], {}, []))
 
 
 def test_the_csv_holds_every_cell() -> None:

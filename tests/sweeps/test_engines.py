@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -71,21 +72,40 @@ def test_local_and_ray_give_identical_rows(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cell_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
-    names = ["digits", "deadly", "once", "gone", "digits"]
+    names = ["digits", "deadly", "once", "digits"]
     cells = [replace(CELL, dataset=name, seed=seed) for seed, name in enumerate(names)]
     found = {one.cell: one for one in LocalEngine(2).run(cells, DeadlySource(traces=tmp_path))}
     assert sorted(found, key=cells.index) == cells
     errors = [found[cell].error for cell in cells]
-    assert errors == [
-        None,
-        "its worker process died, 3 times",
-        None,
-        "gone: no such data set",
-        None,
-    ]
+    assert errors == [None, "its worker process died, 3 times when it ran alone", None, None]
     # In the pool, and three times alone.
     assert len((tmp_path / "deadly").read_text().split()) in {3, 4}
     assert len((tmp_path / "once").read_text().split()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [LocalEngine(1), RayEngine(1)])
+def test_data_that_is_gone_stops_the_sweep(engine: LocalEngine | RayEngine) -> None:
+    with pytest.raises(InputError, match="gone: no such data set"):
+        list(engine.run([replace(CELL, dataset="gone")], DeadlySource()))
+
+
+@pytest.mark.slow
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from gradpeel.sweeps import Plan, sweep\n"
+        "print('once')\n"
+        "plan = Plan(datasets=['digits'], designs=['passive'], batch_sizes=[8], widths=[60])\n"
+        "print(sweep(plan, 'out').rows[0].measurement.account)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "once"
+    assert done.stdout.count("\n") == 2
+    assert done.stderr == ""
 
 
 @pytest.mark.slow

@@ -90,6 +90,20 @@ def test_killed_ten_times_it_ends_with_the_same_rows(plan: Path, tmp_path: Path)
     assert (out / "results.csv").read_bytes() == (tmp_path / "whole/results.csv").read_bytes()
 
 
+@pytest.mark.parametrize("moment", [0.0, 1.0])
+def test_ctrl_c_while_workers_start(moment: float, plan: Path, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    process = _start(plan, out, log)
+    while not (out / "results.sqlite").exists() and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(moment)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130, log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert log.read_text().splitlines()[-1].startswith("interrupted")
+    assert _is_alone_gone(process.pid)
+
+
 def test_ctrl_c_stops_cleanly(plan: Path, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     process = _start(plan, out, log)

@@ -81,7 +81,12 @@ def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
         ({"dtypes": ["float8"]}, "dtypes='float8': expected one of float64, float32"),
         ({"noises": [-0.1]}, "noises=-0.1: expected finite numbers of at least 0"),
         ({"noises": [float("nan")]}, "noises=nan: expected finite numbers of at least 0"),
-        ({"seeds": 0}, "seeds=0: expected a list \\(integers of at least 0, or how many\\)"),
+        ({"seeds": 0}, r"seeds=0: expected a list \(integers of at least 0; or a number of seeds"),
+        ({"seeds": 10**7}, "seeds=10000000: expected a list"),
+        ({"seeds": 500, "batch_sizes": list(range(1, 3000))}, "seeds=500: the grid has 1499500"),
+        ({"widths": [2**70]}, f"widths={2**70}: expected positive integers"),
+        ({"noises": [10**400]}, "noises=1000"),
+        ({"scale": 10**400}, "scale=1000"),
         ({"seeds": [-1]}, "seeds=-1: expected integers of at least 0"),
         ({"seeds": [2**63]}, "seeds=9223372036854775808: expected integers"),
         ({"samples": "all"}, "samples='all': expected one of drawn, first"),
@@ -98,6 +103,11 @@ def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
 def test_bad_values_are_named(given_: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{message}"):
         Plan(**{**ONE, **given_})
+
+
+def test_a_negative_zero_is_a_zero() -> None:
+    positive, negative = (Plan(**ONE, noises=[noise]).cells()[0] for noise in (0.0, -0.0))
+    assert positive.key == negative.key
 
 
 def test_a_batch_beyond_the_data_is_named() -> None:

@@ -50,6 +50,11 @@ def test_a_file_makes_the_plan_it_spells(tmp_path: Path) -> None:
         ("[0.1, 0.5]", "[0.1, 7]", "line 11: soliton=(0.1, 7): delta=7: expected"),
         ("seeds = [0, 5]", "seeds = [0, 5", "not TOML: "),
         ("seeds = [0, 5]", "[seeds]", "line 9: seeds={"),
+        ("seeds = [0, 5]", "[seeds.x]", "line 9: seeds={"),
+        ("seeds = [0, 5]", "seeds.x = 1", "line 9: seeds={"),
+        ("seeds = [0, 5]", '"see ds" = 1', "line 9: see ds: unknown key: did you mean seeds?"),
+        ("[0, 5]", "9" * 5000, "not TOML: "),
+        ("[0, 5]", "[" * 5000, "not TOML: "),
         ('datasets = ["digits", "breast_cancer"]\n', "", "datasets missing: expected a list"),
         ("seeds = [0, 5]", "seeds = 1\nseeds = 2", "not TOML: "),
     ],
@@ -65,6 +70,13 @@ def test_what_is_wrong_is_told_with_line_and_key(
     assert str(error.value).startswith(str(path))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_odd_line_breaks_in_a_comment_do_not_shift_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(GOOD.replace("to run", "to \u2028 run").replace("seeds", "sedes"), "utf-8-sig")
+    with pytest.raises(InputError, match="line 9: sedes: unknown key"):
+        read_plan(path)
 
 
 def test_files_that_are_no_plans(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
 def test_all_rows_come_from_the_same_data_and_version(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.agree({"gradpeel": "1", "data digits": "abc"})
+        store.record(measured(CELL))
         store.agree({"gradpeel": "1", "data mnist": "def"})
     with Store(tmp_path) as store:
         with pytest.raises(InputError, match="data digits is xyz: data digits was abc"):
@@ -54,6 +55,29 @@ def test_a_file_that_is_no_store_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be used"):
         Store(tmp_path)
     assert (tmp_path / name).read_bytes() == b"not a database" * 100
+
+
+@pytest.mark.parametrize("name", [FILE, LOCK])
+def test_a_store_that_cannot_be_opened_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(InputError, match=f"{name}: cannot be used: unable to open database file"):
+        Store(tmp_path)
+    with pytest.raises(InputError, match="cannot be written: No such file or directory"):
+        Store(tmp_path / "nowhere")
+
+
+def test_facts_bind_nobody_before_there_are_rows(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.agree({"data digits": "abc"})
+        store.agree({"data digits": "xyz"})
+        store.record(measured(CELL))
+        with pytest.raises(InputError, match="data digits was xyz"):
+            store.agree({"data digits": "abc"})
+
+
+def test_only_the_user_can_read_it(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_a_store_of_other_columns_is_refused(tmp_path: Path) -> None:

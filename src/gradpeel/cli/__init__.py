@@ -1,4 +1,4 @@
-"""The command line: `gradpeel audit`, `gradpeel peel` and `gradpeel demo`.
+"""The command line: `gradpeel demo`, `audit`, `peel`, `sweep` and `paper`.
 
 One file holds one command. Files and options are checked before anything is computed, what a user
 can mend is told in one line with exit code 2, and a directory of results appears whole or not at

@@ -12,12 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from gradpeel.report.words import counted, duration
+from gradpeel.report.words import counted, duration, printable
 
 if TYPE_CHECKING:
     from gradpeel.sweeps import Progress
 
 __all__ = ["watch_cells"]
+
+LONGEST = 300
 
 
 @contextmanager
@@ -34,16 +36,17 @@ def watch_cells(*, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
     if not console.is_terminal:
         yield lambda progress: _say(progress, pace)
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("looking at the data", total=None)
 
         def show(progress: Progress) -> None:
             told = pace.told(progress)
-            cell = "" if progress.finished is None else f"  {progress.finished.cell}"
+            ended = progress.finished
+            cell = "" if ended is None else f"  {printable(str(ended.cell), LONGEST)}"
             bar.update(task, total=progress.total, completed=progress.done, description=told + cell)
-            if progress.finished is not None and progress.finished.error is not None:
-                console.print(str(progress.finished), markup=False, highlight=False)
+            if ended is not None and ended.error is not None:
+                console.print(printable(str(ended), LONGEST), markup=False, highlight=False)
 
         yield show
 
@@ -55,7 +58,8 @@ def _say(progress: Progress, pace: _Pace) -> None:
         pace.told(progress)
         return
     where = f"{progress.done}/{progress.total}"
-    typer.echo(f"{where} {progress.finished}; {pace.told(progress)}", err=True)
+    ended = printable(str(progress.finished), LONGEST)
+    typer.echo(f"{where} {ended}; {pace.told(progress)}", err=True)
 
 
 class _Pace:
@@ -75,4 +79,5 @@ class _Pace:
             return "starting"
         rate = (progress.new - 1) / max(now - self._first, 1e-9)
         left = (progress.total - progress.done) / rate
-        return f"{rate:.1f} cells/s, {duration(left)} left"
+        pace = f"{rate:.1f} cells/s" if rate > 1 else f"{1 / rate:.1f} s a cell"
+        return f"{pace}, {duration(left)} left"

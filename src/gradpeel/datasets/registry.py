@@ -52,7 +52,8 @@ class StandardSet:
         """How a loaded data set differs from the official one, in a few words, or None.
 
         Compared are the number of classes and, where they are known, the first labels of the
-        training split, which tell another split or order.
+        training split, which tell another split or order. None is no proof: neither samples nor
+        how many there are is compared.
 
         Example:
             >>> import numpy as np

@@ -189,8 +189,8 @@ class Judge:
         if len(candidates) and residual.has_next and backward.ends_at_next_layer:
             activations = candidates.pre_activations.relu()
             v, error = measure_v(candidates, residual, activations, candidates.error)
-            counts = tally(backward, activations, v, error, fewest=2)
-        several = counts.sum(1) > 0
+            counts = tally(backward, activations, v, error)
+        several = counts.sum(1) > 1
         candidates = candidates.pick(several)
         return candidates, certify_by_tail(
             candidates, residual, backward, self.structure, strict=False, counts=counts[several]

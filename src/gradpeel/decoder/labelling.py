@@ -26,9 +26,7 @@ _WHOLE = 0.05
 """How far from a whole number a count may come out."""
 
 
-def tally(
-    backward: Backward, activations: Tensor, v: Tensor, error: Tensor, *, fewest: int = 1
-) -> Tensor:
+def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> Tensor:
     """Counts of labels that explain measured gradients at the next layer.
 
     A label that the network is sure of has next to no gradient: copies with it that are not to be
@@ -39,7 +37,6 @@ def tally(
         activations: (n, neurons) of each sample.
         v: (n, next width) measured.
         error: (n,) relative error of v.
-        fewest: copies to look for at least.
 
     Returns:
         (n, classes) copies with each label, all zero where no whole numbers come out.
@@ -53,7 +50,7 @@ def tally(
     inverse = torch.linalg.pinv(targets) if weightless else torch.linalg.inv(targets)
     best = torch.zeros_like(p)
     least = p.new_full((len(p),), _WHOLE)
-    for total in _masses(mass, fewest):
+    for total in _masses(mass):
         found = (total * p - g) @ inverse
         whole = found.round()
         off = torch.maximum((found - whole).abs().amax(1), floor)
@@ -65,7 +62,7 @@ def tally(
     return best
 
 
-def _masses(mass: Tensor, fewest: int) -> list[float]:
+def _masses(mass: Tensor) -> list[float]:
     """What copies with one label, or with two, can weigh in all; the lightest first."""
     weights = sorted(set(mass.tolist()))
     return sorted(
@@ -73,7 +70,7 @@ def _masses(mass: Tensor, fewest: int) -> list[float]:
             first * a + (copies - first) * b
             for a in weights
             for b in weights
-            for copies in range(fewest, MOST_COPIES + 1)
+            for copies in range(1, MOST_COPIES + 1)
             for first in range(1, copies + 1)
         }
     )

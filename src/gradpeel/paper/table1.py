@@ -106,8 +106,8 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Is the published rate within our interval, to its three digits?"""
-        if self.published is None or self.gap is None:
+        """Is the published rate within our interval, to its three digits? One seed has none."""
+        if self.published is None or self.gap is None or self.ours.count < 2:
             return None
         if self.ours.low - ROUNDED <= self.published <= self.ours.high + ROUNDED:
             return Verdict.EQUAL
@@ -147,16 +147,24 @@ class Table1:
         lines: its lines, in the paper's order of methods.
         notes: by data set, how it differs from the one the paper used.
         audits: what it is made of.
+        failures: audits that failed; their cells are means over fewer seeds, or missing.
     """
 
     lines: tuple[Line, ...]
     notes: Mapping[str, str]
     audits: tuple[Finished, ...]
+    failures: tuple[Finished, ...]
 
     @classmethod
     def of(cls, results: Results) -> Table1:
-        """Compare what a sweep of `table1_plan` found."""
+        """Compare what a sweep of `table1_plan` found.
+
+        Raises:
+            InputError: a data set that the paper does not have.
+        """
         published = published_rates()
+        for name in {row.cell.dataset for row in results.rows} - set(STANDARD):
+            raise InputError(f"dataset={name!r}: expected one of {', '.join(STANDARD)}")
         lines: dict[tuple[str, str], list[Comparison]] = {}
         for group in over_seeds(results.rows):
             cell = group.cell
@@ -175,6 +183,7 @@ class Table1:
             tuple(Line(*key, tuple(cells)) for key, cells in lines.items()),
             dict(results.notes),
             tuple(results.rows),
+            tuple(results.failures),
         )
 
     @property
@@ -220,15 +229,19 @@ class Table1:
         """What the cells say together, a line each."""
         compared = [cell for cell in self.cells if cell.gap is not None]
         found = [f"audits: {len(self.audits)}, cells: {len(self.cells)}"]
+        if self.failures:
+            found.append(f"failed audits: {len(self.failures)}")
+            found += [f"  {failure}" for failure in self.failures[:SHOWN]]
         found += [f"{name}: {count}" for name, count in self.totals().items()]
         short = [cell for cell in self.cells if cell.ours.mean < cell.oracle.mean - 0.01]
         found.append(f"more than 0.01 below the oracle: {len(short)} cells")
         found += [f"  {cell}" for cell in short]
         if not compared:
             return found
+        judged = [cell for cell in compared if cell.verdict is not None]
         found += [
-            f"{verdict.value}: {sum(cell.verdict is verdict for cell in compared)} cells"
-            for verdict in Verdict
+            f"{verdict.value}: {sum(cell.verdict is verdict for cell in judged)} cells"
+            for verdict in (Verdict if judged else ())
         ]
         found.append(f"mean of ours - paper: {fmean(_gap(cell) for cell in compared):+.4f}")
         behind = [line for line in self.lines if line.gap is not None and line.gap < -BELOW]

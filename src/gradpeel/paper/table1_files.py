@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gradpeel.files import write_files
 from gradpeel.paper.colours import diverging, sequential
-from gradpeel.paper.table1 import Comparison, Line, Table1
+from gradpeel.paper.table1 import Comparison, Line, Table1, Verdict
 
 __all__ = ["to_csv", "to_html", "to_markdown", "write_table1"]
 
@@ -35,6 +35,7 @@ COLUMNS = (
 )
 STRONGEST = 0.3
 """A difference that gets the full colour."""
+SIGNS: dict[Verdict | None, str] = {Verdict.BETTER: "▲ ", Verdict.WORSE: "▼ "}
 LEGEND = (-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3)
 
 
@@ -106,9 +107,7 @@ def to_html(table: Table1) -> str:
         ],
         findings=table.findings(),
         footnotes=table.footnotes(),
-        differences=[
-            (f"{step / 10:+.1f}", diverging(step / 10 / STRONGEST)) for step in range(-3, 4)
-        ],
+        differences=[(f"{gap:+.1f}", diverging(gap / STRONGEST)) for gap in LEGEND],
         rates=[(f"{step / 5:.1f}", sequential(step / 5)) for step in range(6)],
     )
 
@@ -122,6 +121,7 @@ def _heat(cell: Comparison) -> dict[str, Any]:
     return {
         "cell": cell,
         "told": str(cell),
+        "sign": SIGNS.get(cell.verdict, ""),
         "difference": diverging((cell.gap or 0.0) / STRONGEST),
         "rate": sequential(cell.ours.mean),
         "missed": diverging((cell.ours.mean - cell.oracle.mean) / STRONGEST),
@@ -136,9 +136,7 @@ def _by_dataset(table: Table1) -> Iterator[tuple[str, list[Line]]]:
 
 
 def _markdown(cell: Comparison) -> str:
-    interval = (
-        "" if cell.ours.low == cell.ours.high else f" [{cell.ours.low:.3f}, {cell.ours.high:.3f}]"
-    )
+    interval = f" [{cell.ours.low:.3f}, {cell.ours.high:.3f}]" if cell.ours.reach else ""
     paper = "-" if cell.published is None else f"{cell.published:.3f}"
     return f"**{cell.ours.mean:.3f}**{interval} *{paper}* {cell.oracle.mean:.3f}"
 

@@ -25,7 +25,11 @@ def table1_text(table: Table1) -> Group:
         title = block[0].title + (f" [{mark}]" if mark else "")
         parts += [Text(f"\n{title}", style="bold"), _block(block, table.batch_sizes)]
     parts += [Text(note) for note in ("", *table.footnotes())]
-    parts.append(Text("blue: above the paper's rate, yellow: below, by more than the interval\n"))
+    if any(cell.verdict is not None for cell in table.cells):
+        told = (
+            "in colour: above (blue) or below (yellow) the paper's rate by more than the interval"
+        )
+        parts.append(Text(f"{told}\n"))
     parts += [Text(finding) for finding in table.findings()]
     return Group(*parts)
 
@@ -39,7 +43,7 @@ def _block(lines: list[Line], sizes: list[int]) -> Table:
         by_size = {cell.batch_size: cell for cell in line.cells}
         cells = [by_size.get(size) for size in sizes]
         table.add_row(Text(line.method, style="bold"), *map(_ours, cells))
-        if any(cell is not None and cell.ours.low < cell.ours.high for cell in cells):
+        if any(cell is not None and cell.ours.reach for cell in cells):
             table.add_row("  +-", *map(_interval, cells))
         table.add_row("  paper", *map(_published, cells))
         table.add_row("  oracle", *map(_oracle, cells), end_section=True)
@@ -54,10 +58,8 @@ def _ours(cell: Comparison | None) -> Text:
 
 
 def _interval(cell: Comparison | None) -> Text:
-    if cell is None or cell.ours.low == cell.ours.high:
-        return Text()
-    reach = max(cell.ours.mean - cell.ours.low, cell.ours.high - cell.ours.mean)
-    return Text(f"{reach:.3f}", style="dim")
+    reach = 0.0 if cell is None else cell.ours.reach
+    return Text(f"{reach:.3f}" if reach else "", style="dim")
 
 
 def _published(cell: Comparison | None) -> Text:

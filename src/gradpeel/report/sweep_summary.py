@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from rich import box
 from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
 from gradpeel.report.words import counted, printable
 from gradpeel.sweeps import Results
-from gradpeel.sweeps.summary import Estimate, Group, over_seeds
+from gradpeel.sweeps.summary import Group, over_seeds
 
 __all__ = ["sweep_summary"]
 
@@ -16,7 +17,7 @@ MOST_FAILURES = 10
 
 
 def sweep_summary(results: Results) -> Lines:
-    """Mean recovery over seeds by batch size, what peeling can reach below it, and what failed."""
+    """What was recovered and what can be reached, a line for each batch size, and what failed."""
     groups = over_seeds(results.rows)
     parts: list[Table | Text] = [_table(groups)] if groups else []
     false = sum(row.measurement.false_certificates for row in results.rows if row.measurement)
@@ -32,30 +33,25 @@ def sweep_summary(results: Results) -> Lines:
 
 
 def _table(groups: list[Group]) -> Table:
-    sizes = sorted({group.cell.batch_size for group in groups})
-    lines: dict[tuple[str, str, str], dict[int, Group]] = {}
-    for group in groups:
-        cell = group.cell
-        lines.setdefault((cell.dataset, cell.method, cell.variant), {})[cell.batch_size] = group
-    table = Table(title="share of the batch recovered, mean over seeds; below it the oracle")
+    table = Table(title="share of the batch recovered, mean over seeds", box=box.SIMPLE_HEAD)
     for name in ("data set", "method", "setting"):
         table.add_column(name, overflow="fold")
-    for size in sizes:
-        table.add_column(f"B={size}", justify="right", no_wrap=True)
-    for labels, by_size in lines.items():
-        rates = [_rate(by_size[size]) if size in by_size else Text("-") for size in sizes]
-        table.add_row(*(Text(printable(label)) for label in labels), *rates)
+    for name in ("B", "recovered", "+-", "oracle", "one pass"):
+        table.add_column(name, justify="right", no_wrap=True)
+    above: tuple[str, ...] = ()
+    for group in groups:
+        cell = group.cell
+        labels = (cell.dataset, cell.method, cell.variant)
+        if above and labels != above:
+            table.add_section()
+        shown = ("", "", "") if labels == above else labels
+        above = labels
+        table.add_row(
+            *(Text(printable(label)) for label in shown),
+            str(cell.batch_size),
+            Text(f"{group.ours.mean:.3f}", style="bold"),
+            f"{group.ours.reach:.3f}" if group.ours.count > 1 else "",
+            f"{group.oracle.mean:.3f}",
+            f"{group.baseline.mean:.3f}",
+        )
     return table
-
-
-def _rate(group: Group) -> Text:
-    return Text.assemble(
-        (f"{group.ours.mean:.3f}", "bold"),
-        _reach(group.ours),
-        "\n",
-        (f"{group.oracle.mean:.3f}", "dim"),
-    )
-
-
-def _reach(one: Estimate) -> str:
-    return f" ±{(one.high - one.low) / 2:.3f}" if one.count > 1 and one.high > one.low else ""

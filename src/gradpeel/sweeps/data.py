@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradpeel.datasets import EMBEDDED, Dataset, load
+from gradpeel.datasets.standard import STANDARD
+from gradpeel.errors import InputError
 
 __all__ = ["DataSource", "fingerprint"]
 
@@ -19,25 +21,42 @@ class DataSource:
         data_dir: directory of the named data sets.
         image_size: side of ImageNet's pictures.
         base: what paths of files are relative to.
+        fingerprints: by name, what the data is known to be; other data is refused.
     """
 
     data_dir: Path | None = None
     image_size: int | None = None
     base: Path = Path()
+    fingerprints: tuple[tuple[str, str], ...] = ()
+
+    def check(self, name: str) -> None:
+        """Refuse what is neither the name of a data set nor a file, without loading anything.
+
+        Raises:
+            InputError: that is so.
+        """
+        if name not in EMBEDDED and name not in STANDARD and not (self.base / name).exists():
+            known = ", ".join((*EMBEDDED, *STANDARD))
+            raise InputError(f"no such file, and none of {known}")
 
     def load(self, name: str) -> Dataset:
         """Load a data set by name or path.
 
         Raises:
-            InputError: there is no such data set, or it breaks a rule.
+            InputError: there is no such data set, it breaks a rule, or it is not what it was.
         """
-        if name.endswith(".npz"):
-            return load(self.base / name)
         if name in EMBEDDED:
-            return load(name)
-        # ImageNet alone comes in two sizes.
-        size = self.image_size if name == "imagenet" else None
-        return load(name, data_dir=self.data_dir, image_size=size)
+            dataset = load(name)
+        elif name in STANDARD:
+            # ImageNet alone comes in two sizes.
+            size = self.image_size if name == "imagenet" else None
+            dataset = load(name, data_dir=self.data_dir, image_size=size)
+        else:
+            dataset = load(self.base / name)
+        known = dict(self.fingerprints).get(name)
+        if known is not None and fingerprint(dataset) != known:
+            raise InputError(f"{name}: changed while the sweep ran: expected the same data")
+        return dataset
 
 
 def fingerprint(dataset: Dataset) -> str:

@@ -6,6 +6,7 @@ error caught. A cell does not know who runs it.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Generator, Sequence
 from typing import Protocol
@@ -33,6 +34,9 @@ class Engine(Protocol):
         """Run cells and give each as it ends; closing the generator stops the rest at once.
 
         A cell that fails, or takes its worker down again and again, comes back with its error.
+
+        Raises:
+            InputError: the data is gone, or is other data than before.
         """
 
 
@@ -53,4 +57,8 @@ def attempt(cell: Cell, dataset: Dataset) -> Finished:
     except Exception as error:  # noqa: BLE001 -- one bad cell must not stop the others
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return Finished(cell, None, reason, time.perf_counter() - started)
+    finally:
+        # Traced networks refer to themselves, and Python counts objects, not megabytes, before it
+        # looks for such circles: a worker would grow by several megabytes a cell.
+        gc.collect()
     return Finished(cell, measurement, None, seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -16,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import ClassVar
 
 from gradpeel.datasets import Dataset
-from gradpeel.errors import GradpeelError, InputError
+from gradpeel.errors import InputError
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.data import DataSource
 from gradpeel.sweeps.engines import attempt, use_one_thread
@@ -33,7 +34,7 @@ class LocalEngine:
 
     A worker that dies (the system may kill one that takes too much memory) takes the pool with it;
     its cells then run again, one at a time, so that the guilty one is known. It fails after three
-    tries, and the rest goes on.
+    more tries, and the rest goes on.
 
     Attributes:
         workers: how many.
@@ -69,7 +70,7 @@ def _drain(
             while waiting or running:
                 # One in reserve a worker, no more: what is under way when a pool breaks is known.
                 while waiting and len(running) < 2 * workers:
-                    running[pool.submit(_attempt, waiting[-1], data)] = waiting[-1]
+                    running[_submit(pool, waiting[-1], data)] = waiting[-1]
                     waiting.pop()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     finished = future.result()
@@ -84,10 +85,10 @@ def _run_alone(cell: Cell, data: DataSource) -> Finished:
     for _ in range(TRIES):
         with _pool(1) as pool:
             try:
-                return pool.submit(_attempt, cell, data).result()
+                return _submit(pool, cell, data).result()
             except BrokenProcessPool:
                 continue
-    return Finished(cell, None, f"its worker process died, {TRIES} times", 0.0)
+    return Finished(cell, None, f"its worker process died, {TRIES} times when it ran alone", 0.0)
 
 
 @contextmanager
@@ -106,8 +107,50 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         theirs.close()
 
 
+def _submit(pool: ProcessPoolExecutor, cell: Cell, data: DataSource) -> Future[Finished]:
+    """Hand in a cell; the pool starts its workers here, one by one as they are needed."""
+    with _deaf_to_ctrl_c(), _without_main():
+        return pool.submit(_attempt, cell, data)
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Ctrl-C reaches every process of a terminal; the parent alone decides what it means.
+
+    Processes started in this block inherit that they do not hear it, from their first moment on; to
+    this process it comes when the block ends.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: see _start_worker
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep new processes from running the user's script again.
+
+    They would do so to find functions in it; ours are all in this package. So a script may call
+    `sweep` without asking whether its `__name__` is "__main__".
+    """
+    main = sys.modules["__main__"]
+    names = [name for name in ("__file__", "__spec__") if hasattr(main, name)]
+    hidden = {name: getattr(main, name) for name in names}
+    try:
+        main.__spec__ = None
+        if "__file__" in hidden:
+            del main.__file__
+        yield
+    finally:
+        for name, value in hidden.items():
+            setattr(main, name, value)
+
+
 def _start_worker(tether: Connection) -> None:
-    # Ctrl-C reaches every process of a terminal; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(tether,), daemon=True).start()
     use_one_thread()
@@ -120,11 +163,7 @@ def _end_with(tether: Connection) -> None:
 
 
 def _attempt(cell: Cell, data: DataSource) -> Finished:
-    try:
-        dataset = _load(data, cell.dataset)
-    except GradpeelError as error:  # it was there when the sweep began
-        return Finished(cell, None, str(error), 0.0)
-    return attempt(cell, dataset)
+    return attempt(cell, _load(data, cell.dataset))
 
 
 # A sweep goes through its data sets one after the other: a worker needs one, or two at a seam.

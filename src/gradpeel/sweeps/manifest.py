@@ -18,7 +18,7 @@ PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 def manifest(
     plan: Plan, *, engine: str, data: Mapping[str, Mapping[str, object]], cells: Mapping[str, int]
 ) -> dict[str, object]:
-    """Everything but the rows, as plain values; nothing in it names a machine or a person.
+    """Everything but the rows, as plain values; nothing in it but paths in the plan is private.
 
     Args:
         plan: what was asked for.

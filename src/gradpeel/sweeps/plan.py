@@ -36,6 +36,7 @@ from gradpeel.update import DTYPES
 
 __all__ = ["Plan", "Source"]
 
+MOST_CELLS = 1_000_000
 DTYPE_NAMES = tuple(str(dtype).removeprefix("torch.") for dtype in DTYPES)
 
 
@@ -98,9 +99,8 @@ class Plan:
         rule = "lists of positive integers, such as [[], [256, 128]]"
         self._set("tails", tuple(tuple(tail) for tail in self._list("tails", _is_tail, rule)))
         self._set("noises", self._list("noises", _is_noise, "finite numbers of at least 0"))
-        if _is_integer(self.seeds, least=1):
-            self._set("seeds", tuple(range(self.seeds)))  # type: ignore[arg-type]
-        self._set("seeds", self._list("seeds", _is_seed, "integers of at least 0, or how many"))
+        self._set("seeds", self._spelt_out_seeds())
+        self._check_size()
         self._one_of("samples", get_args(Samples))
         self._one_of("init", tuple(InitName))
         self._check_design_settings()
@@ -116,7 +116,7 @@ class Plan:
                 neurons=neurons,
                 tail=tuple(tail),
                 dtype=dtype,
-                noise=float(noise),
+                noise=float(noise) + 0.0,  # -0.0 is no other noise than 0.0
                 batch_size=size,
                 samples=self.samples,
                 seed=seed,
@@ -170,6 +170,19 @@ class Plan:
                     soliton=None if is_trap else (float(c), float(delta)),
                 )
 
+    def _spelt_out_seeds(self) -> tuple[int, ...]:
+        if _is_positive(self.seeds) and self.seeds <= MOST_CELLS:  # type: ignore[operator]
+            return tuple(range(int(self.seeds)))  # type: ignore[arg-type]
+        return self._list("seeds", _is_seed, "integers of at least 0; or a number of seeds")
+
+    def _check_size(self) -> None:
+        """Refuse a grid that nobody will wait for, before it is spelt out."""
+        grid = (self.datasets, self.designs, self.weights, self.batch_sizes, self.widths)
+        size = math.prod(map(len, (*grid, self.tails, self.dtypes, self.noises, self.seeds)))  # type: ignore[arg-type]
+        if size > MOST_CELLS:
+            rule = f"the grid has {size} cells: expected at most {MOST_CELLS}"
+            raise self.blame("seeds", len(self.seeds), rule)  # type: ignore[arg-type]
+
     def _set(self, key: str, value: object) -> None:
         # Lists become tuples once they are checked, so that a plan cannot change later.
         object.__setattr__(self, key, value)
@@ -180,11 +193,13 @@ class Plan:
             raise self.blame(key, values, f"expected a list ({rule})")
         if not values:
             raise self.blame(key, values, "expected at least one")
-        for at, value in enumerate(values):
+        seen: set[str] = set()
+        for value in values:
             if not is_right(value):
                 raise self.blame(key, value, f"expected {rule}")
-            if value in values[:at]:
+            if repr(value) in seen:
                 raise self.blame(key, value, "expected each only once")
+            seen.add(repr(value))
         return tuple(values)
 
     def _texts(self, key: str, known: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -226,21 +241,21 @@ def _settings(options: DesignOptions) -> dict[str, Any]:
     }
 
 
-def _is_integer(value: object, *, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_integer(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _is_positive(value: object) -> bool:
-    return _is_integer(value, least=1)
+    return _is_integer(value, 1, 2**31)
 
 
 def _is_seed(value: object) -> bool:
-    return _is_integer(value, least=0) and value < 2**63  # type: ignore[operator]
+    return _is_integer(value, 0, 2**63 - 1)
 
 
 def _is_number(value: object) -> bool:
     is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)  # type: ignore[arg-type]
+    return is_real and abs(value) < 1e300  # type: ignore[arg-type]
 
 
 def _is_noise(value: object) -> bool:

@@ -40,7 +40,7 @@ class PlanText:
 
     def place(self, key: str, value: object) -> str:
         """Where the value of a key stands, or else the key, or else the file."""
-        lines = self.text.splitlines()
+        lines = self.text.split("\n")
         starts = [at for at, line in enumerate(lines) if _key_of(line) is not None]
         first = next((at for at in starts if _key_of(lines[at]) == key), None)
         if first is None:
@@ -55,7 +55,10 @@ class PlanText:
 
 def _key_of(line: str) -> str | None:
     """The key that a line assigns, or the table that it opens, if it does either."""
-    match = re.match(r"""\s*(["']?)([\w-]+)\1\s*=|\s*\[+\s*([A-Za-z_][\w-]*)\s*\]""", line)
+    dotted = r"(?:\s*\.[^=\]]*)?"
+    assigned = rf"""\s*(["']?)([\w -]+?)\1{dotted}\s*="""
+    opened = rf"\s*\[+\s*([A-Za-z_][\w-]*){dotted}\s*\]"
+    match = re.match(f"{assigned}|{opened}", line)
     return match and (match[2] or match[3])
 
 
@@ -80,11 +83,13 @@ def read_plan(path: Path) -> Plan:
     if len(raw) > MAX_BYTES:
         raise InputError(f"{path}: more than {MAX_BYTES} bytes: expected a plan")
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
         given = tomllib.loads(text)
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text: expected a plan in TOML") from None
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise InputError(f"{path}: not TOML: lists in lists without end") from None
+    except ValueError as error:  # TOMLDecodeError, and numbers of thousands of digits
         raise InputError(f"{path}: not TOML: {error}") from None
     source = PlanText(path, text)
     known = {item.name: item for item in fields(Plan) if item.name != "source"}

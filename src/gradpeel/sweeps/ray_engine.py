@@ -69,8 +69,11 @@ class RayEngine:
                     cell = running.pop(reference)
                     try:
                         finished = ray.get(reference)
+                    except ray.exceptions.WorkerCrashedError:
+                        reason = f"its worker process died, {RETRIES + 1} times"
+                        finished = Finished(cell, None, reason, 0.0)
                     except ray.exceptions.RayError as error:
-                        reason = f"{type(error).__name__}: its worker was lost {RETRIES + 1} times"
+                        reason = " ".join(f"{type(error).__name__}: {error}".split())
                         finished = Finished(cell, None, reason, 0.0)
                     yield finished
         finally:

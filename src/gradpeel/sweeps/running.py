@@ -4,7 +4,7 @@ Example:
     >>> import tempfile
     >>> plan = Plan(datasets=["digits"], designs=["passive"], batch_sizes=[8, 16], widths=[100])
     >>> with tempfile.TemporaryDirectory() as out:  # doctest: +SKIP
-    ...     [row.measurement.recovered for row in sweep(plan, Path(out), workers=2).rows]
+    ...     [row.measurement.recovered for row in sweep(plan, out, engine=LocalEngine(2)).rows]
     [8, 16]
 """
 
@@ -14,8 +14,9 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gradpeel._version import __version__
 from gradpeel.datasets.standard import STANDARD
@@ -69,11 +70,11 @@ class Results:
 
 def sweep(
     plan: Plan,
-    out: Path,
+    out: str | os.PathLike[str],
     *,
     engine: Engine | None = None,
-    data_dir: Path | None = None,
-    base: Path = Path(),
+    data_dir: str | os.PathLike[str] | None = None,
+    base: str | os.PathLike[str] = "",
     retry_failed: bool = False,
     parquet: bool = False,
     on_progress: Callable[[Progress], None] = lambda _: None,
@@ -105,9 +106,11 @@ def sweep(
     engine = engine or LocalEngine(os.cpu_count() or 1)
     if parquet:
         to_parquet([])  # tells now what is missing, not after hours of work
-    source = DataSource(data_dir, plan.image_size, base)
+    folder = None if data_dir is None else Path(data_dir)
+    source = DataSource(folder, plan.image_size, Path(base))
     data = _look_at(plan, source)
-    cells = plan.cells()
+    source = replace(source, fingerprints=tuple((n, k["fingerprint"]) for n, k in data.items()))
+    cells, out = plan.cells(), Path(out)
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Store(out) as store:
         store.agree(
@@ -135,9 +138,14 @@ def sweep(
     )
 
 
-def _look_at(plan: Plan, source: DataSource) -> dict[str, dict[str, object]]:
+def _look_at(plan: Plan, source: DataSource) -> dict[str, dict[str, Any]]:
     """Load each data set once: whatever is wrong with it is told before any work starts."""
-    known: dict[str, dict[str, object]] = {}
+    known: dict[str, dict[str, Any]] = {}
+    for name in plan.datasets:  # before the first is loaded, let alone downloaded
+        try:
+            source.check(name)
+        except GradpeelError as error:
+            raise plan.blame("datasets", name, str(error)) from None
     for name in plan.datasets:
         try:
             dataset = source.load(name)

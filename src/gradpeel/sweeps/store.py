@@ -61,6 +61,17 @@ class Finished:
         return f"{self.cell}: {said}"
 
 
+def _open(path: Path) -> sqlite3.Connection:
+    """Open a database that only the user can read, and make it if need be."""
+    try:
+        path.touch(mode=0o600)
+        return sqlite3.connect(path, timeout=0, isolation_level=None)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except sqlite3.Error as error:
+        raise InputError(f"{path}: cannot be used: {error}") from None
+
+
 class Store:
     """The results of a sweep; use it in a `with` block, which holds the lock.
 
@@ -81,16 +92,19 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        self._lock = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
+        self._lock = _open(folder / LOCK)
         try:
             self._lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
+        except sqlite3.Error as error:
             self._lock.close()
-            raise InputError(f"{folder}: another sweep is writing to it") from None
-        except sqlite3.DatabaseError as error:
-            self._lock.close()
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise InputError(f"{folder}: another sweep is writing to it") from None
             raise InputError(f"{folder / LOCK}: cannot be used: {error}") from None
-        self._results = sqlite3.connect(self.path, isolation_level=None)
+        try:
+            self._results = _open(self.path)
+        except InputError:
+            self._lock.close()
+            raise
         try:
             with self._told_in_one_line():
                 self._results.executescript(SCHEMA)
@@ -121,6 +135,8 @@ class Store:
             InputError: a fact differs; nothing is noted then.
         """
         with self._told_in_one_line():
+            if not self._results.execute("SELECT 1 FROM cells LIMIT 1").fetchall():
+                self._results.execute("DELETE FROM facts")  # they bind nobody yet
             known = dict(self._results.execute("SELECT name, value FROM facts").fetchall())
         for name, value in facts.items():
             if known.get(name, value) != value:

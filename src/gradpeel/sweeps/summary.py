@@ -30,16 +30,23 @@ class Estimate:
 
     Attributes:
         mean: the mean over seeds.
-        low: lower end of the interval, at least 0; with a single seed there is none, and the ends
-            are the mean.
-        high: upper end, at most 1.
+        reach: half the interval; 0 with a single seed, which has none.
         count: number of seeds.
     """
 
     mean: float
-    low: float
-    high: float
+    reach: float
     count: int
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval; no rate is below 0."""
+        return max(0.0, self.mean - self.reach)
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval; no rate is above 1."""
+        return min(1.0, self.mean + self.reach)
 
     def __str__(self) -> str:
         if self.count == 1:
@@ -48,13 +55,12 @@ class Estimate:
 
 
 def estimate(rates: Sequence[float]) -> Estimate:
-    """Student's interval around the mean of some rates, cut off at 0 and 1."""
+    """Student's interval around the mean of some rates."""
     mean = fmean(rates)
     if len(rates) == 1:
-        return Estimate(mean, mean, mean, 1)
+        return Estimate(mean, 0.0, 1)
     factor = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(rates) - 1))
-    reach = factor * stdev(rates) / math.sqrt(len(rates))
-    return Estimate(mean, max(0.0, mean - reach), min(1.0, mean + reach), len(rates))
+    return Estimate(mean, factor * stdev(rates) / math.sqrt(len(rates)), len(rates))
 
 
 @dataclass(frozen=True)
