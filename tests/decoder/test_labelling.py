@@ -57,10 +57,6 @@ def test_copies_are_counted(loss: str, counts: list[list[int]], seed: int, *, de
     v = backward.simulate(activations, given_).v
     exact = torch.full((8,), 1e-12).double()
     assert torch.equal(tally(backward, activations, v, exact), given_)
-    # Nothing is said of those that are fewer than asked for.
-    several = given_.sum(1) >= 2
-    found = tally(backward, activations, v, exact)
-    assert torch.equal(found[several], given_[several])
     # Inexact gradients will do as well, as long as they tell.
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(v.shape, generator=generator, dtype=torch.float64)
