@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -81,6 +83,35 @@ def test_a_cell_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     # In the pool, and three times alone.
     assert len((tmp_path / "deadly").read_text().split()) in {3, 4}
     assert len((tmp_path / "once").read_text().split()) == 1
+
+
+def _kill_ray_workers() -> int:
+    """Kill the processes that run Ray's tasks; Ray names them so."""
+    killed = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            runs_tasks = (folder / "cmdline").read_bytes().startswith(b"ray::_attempt")
+        except OSError:  # it ended meanwhile
+            continue
+        if runs_tasks:
+            os.kill(int(folder.name), signal.SIGKILL)
+            killed += 1
+    return killed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
+def test_ray_runs_the_cells_of_lost_workers_again() -> None:
+    cells = [replace(CELL, seed=seed, batch_size=64, neurons=1000) for seed in range(40)]
+    found, killed = [], 0
+    with closing(RayEngine(2).run(cells, DataSource())) as running:
+        for finished in running:
+            found.append(finished)
+            if len(found) > 3 and not killed:
+                killed = _kill_ray_workers()
+    assert killed
+    assert sorted(one.cell.seed for one in found) == list(range(40))
+    assert [one.error for one in found] == [None] * 40
 
 
 @pytest.mark.slow
