@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -140,10 +140,12 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_end_when_the_sweep_is_left(tmp_path: Path) -> None:
+def test_workers_end_when_the_sweep_is_left() -> None:
     cells = [replace(CELL, seed=seed, batch_size=64, neurons=1000) for seed in range(200)]
+    before = set(multiprocessing.active_children())
     with closing(LocalEngine(2).run(cells, DataSource())) as running:
         next(running)
-        started = time.monotonic()
-    # Not asserted on as a speed: two hundred such cells take most of a minute.
-    assert time.monotonic() - started < 20
+        workers = set(multiprocessing.active_children()) - before
+    assert workers
+    # Ended by the pipe that they watch or by the pool, not by having run all there was to run.
+    assert all(worker.exitcode for worker in workers)
