@@ -83,8 +83,8 @@ class Recovery:
         evidence: for each the kinds of evidence its certificate rests on.
         rounds: (n,) the round each fell in, from 1.
         sources: (n,) the neuron each was read from.
-        isolating: for each, the neurons it was read from at that moment; one where its signal is lost
-            in roundings may be missing.
+        isolating: for each, the neurons that handed it out at that moment; not always all of them
+            that isolate it on the grid.
         trace: the rounds.
         batch_size: number of samples in the batch, as stated or as found; where tail and batch size
             are unknown, of distinct ones; None where nothing tells.
