@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from PIL import Image
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, FloatRect
 
 from benchmarks.browsing import audited, browser
 from gradpeel.datasets import load
@@ -25,6 +25,11 @@ Scheme = Literal["light", "dark"]
 WIDTH, HEIGHT = 1280, 800
 COLOURS = 256
 """In a picture; a third of the size for pages that are mostly plain."""
+
+PLACE = """() => {
+  const { top, height } = document.getElementById("cascade").getBoundingClientRect();
+  return [top + scrollY, height];
+}"""
 
 
 def main() -> None:
@@ -55,9 +60,13 @@ def _taken(started: Browser, file: Path, name: str, scheme: Scheme) -> dict[str,
     rounds = page.evaluate("gradpeel.page.cascade.steps.length")
     page.fill("#round", str(rounds // 2))
     page.wait_for_selector("#mosaic[data-drawn]:not([data-drawn='0'])")
+    page.locator("#round").blur()
+    # With the margins of the page: a picture that ends at its letters looks cut off.
+    top, height = page.evaluate(PLACE)
+    clip: FloatRect = {"x": 0, "y": top + 8, "width": WIDTH, "height": height + 16}
     taken = {
         f"report_{name}_{scheme}.png": _small(first),
-        f"report_{name}_cascade_{scheme}.png": _small(page.locator("#cascade").screenshot()),
+        f"report_{name}_cascade_{scheme}.png": _small(page.screenshot(full_page=True, clip=clip)),
     }
     page.close()
     return taken
