@@ -14,7 +14,7 @@ from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.designs import SolitonData
 from gradpeel.networks import mlp
 
-__all__ = ["audited", "browser"]
+__all__ = ["CHROMIUM", "OPTIONS", "audited", "browser", "find_chromium"]
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
@@ -28,10 +28,15 @@ OPTIONS = (
 )
 
 
+def find_chromium() -> str | None:
+    """Where the browser is; None where there is none."""
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """Chromium without a window."""
-    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    found = find_chromium()
     if found is None:
         raise SystemExit(f"no browser: none of {', '.join(CHROMIUM)} is installed")
     with sync_playwright() as playwright:

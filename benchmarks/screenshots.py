@@ -1,6 +1,6 @@
 """Pictures of the report page for README and documentation, taken in a real browser.
 
-    python -m benchmarks.screenshots [--out docs/images]
+    python -m benchmarks.screenshots [--out docs/images] [--only digits]
 
 The pages are those of `gradpeel demo`, so they show nothing but scikit-learn's own data.
 """
@@ -22,6 +22,8 @@ from gradpeel.files import write_files
 
 Scheme = Literal["light", "dark"]
 
+CASES = {"photos": (260, 2000), "digits": (64, 1000)}
+"""Data sets with batch size and number of neurons, as in the demo."""
 WIDTH, HEIGHT = 1280, 800
 COLOURS = 256
 """In a picture; a third of the size for pages that are mostly plain."""
@@ -39,11 +41,12 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
+    parser.add_argument("--only", choices=sorted(CASES))
     given = parser.parse_args()
     pictures: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder, browser() as started:
-        for name, batch_size, neurons in (("photos", 260, 2000), ("digits", 64, 1000)):
-            file = audited(load(name), batch_size, neurons).save(Path(folder) / f"{name}.html")
+        for name in CASES if given.only is None else [given.only]:
+            file = audited(load(name), *CASES[name]).save(Path(folder) / f"{name}.html")
             for scheme in ("light", "dark"):
                 pictures |= _taken(started, file, name, scheme)
     for path in write_files(given.out, pictures):

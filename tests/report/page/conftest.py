@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,33 +10,23 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from benchmarks.browsing import CHROMIUM, OPTIONS, find_chromium
 from gradpeel import Audit, Report, report
 from gradpeel.datasets import Dataset
 from opened_page import Opened
-
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium without a window; required where $GRADPEEL_REQUIRE_CHROMIUM says so."""
-    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    found = find_chromium()
     if found is None:
         reason = f"no browser: none of {', '.join(CHROMIUM)} is installed"
         if os.environ.get("GRADPEEL_REQUIRE_CHROMIUM"):
             pytest.fail(reason)
         pytest.skip(reason)
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=list(QUIET))
+        started = playwright.chromium.launch(executable_path=found, args=list(OPTIONS))
         yield started
         started.close()
 

@@ -122,6 +122,21 @@ def test_without_samples_the_page_holds_none(opened: Open, pages: dict[str, Repo
     assert "data:image" not in pages["without"].html
 
 
+def test_everything_can_be_reached_by_keyboard(opened: Open, pages: dict[str, Report]) -> None:
+    shown = opened(pages["records"])
+    reached = []
+    for _ in range(60):
+        shown.page.keyboard.press("Tab")
+        reached.append(
+            shown.page.evaluate("document.activeElement.id || document.activeElement.tagName")
+        )
+    controls = ["filter", "of-round", "sort", "after", "play", "round", "forth"]
+    assert [one for one in reached if one in controls][:7] == controls
+    assert reached[0] == "A"  # to the findings
+    assert "SUMMARY" in reached
+    assert "DIV" in reached  # tables that scroll
+
+
 def test_jupyter_shows_the_page_in_a_frame(browser: Browser, pages: dict[str, Report]) -> None:
     page = browser.new_page()
     page.set_content(f"<h1>notebook</h1>{pages['whole']._repr_html_()}")

@@ -94,6 +94,12 @@ def _sure(audit: Audit) -> list[Fact]:
             else "No candidate was there to be tested.",
         )
     )
+    if not len(recovery):
+        facts.append(
+            Fact(
+                "What that means", "Nothing was proven, which does not prove that nothing is there."
+            )
+        )
     if len(recovery):
         facts.append(Fact("Held against the truth", _truth(audit)))
     if score.false_certificates or score.repeats:

@@ -107,7 +107,7 @@ gradpeel.cascade = (() => {
     for (const [name, value] of Object.entries(told)) list.append(make("dt", {}, name), make("dd", {}, String(value)));
     const fell = state.round ? `After round ${state.round} of ${last}: ${counted(step.fallen, "sample")} fell, ${gone} of ${columns} gone.` : `The start: ${counted(columns, "sample")}.`;
     const next = steps[state.round + 1];
-    const ahead = next ? ` ${counted(step.singletons, "neuron")} give one sample away each; ${next.fallen} fall next.`
+    const ahead = next ? ` ${counted(step.singletons, "neuron")} ${step.singletons === 1 ? "gives a sample away" : "give a sample away each"}; ${next.fallen} to fall next.`
       : step.live ? ` Here it stops, with ${counted(step.live, "sample")} left. Not recovered is not safe.` : " Nothing is left.";
     return fell + ahead;
   }
