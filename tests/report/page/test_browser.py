@@ -154,8 +154,11 @@ def test_paper_shows_everything_but_controls(opened: Open, pages: dict[str, Repo
     assert not shown.page.is_visible("nav")
     shown.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert shown.page.is_visible("#cascade table")
+    half = -(-(len(pages["part"].payload.cascade.steps) - 1) // 2)
+    assert shown.state()["round"] == half > 0
     shown.page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert not shown.page.is_visible("#cascade table")
+    assert shown.state()["round"] == 0
     assert shown.page.pdf().startswith(b"%PDF")
 
 

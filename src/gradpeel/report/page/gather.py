@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -70,25 +71,29 @@ def gather(audit: Audit, dataset: Dataset | None = None, *, samples: bool = True
 
 
 class _Pictures:
-    """The pictures of the listed samples, where they are pictures."""
+    """The pictures of the listed samples."""
 
-    def __init__(self, audit: Audit, listed: list[int], side: int) -> None:
-        true, found = as_pictures(audit.x), as_pictures(audit.recovery.samples)
-        assert true is not None  # noqa: S101 -- `of` has asked
-        assert found is not None  # noqa: S101 -- rebuilt samples have the shape of true ones
-        self.largest = max(true.shape[1:3])
+    def __init__(
+        self,
+        listed: Iterable[int],
+        places: Sequence[int],
+        true: NDArray[np.float64],
+        found: NDArray[np.float64],
+        side: int,
+    ) -> None:
         self.album = Album(float(true.min()), float(true.max()), side)
-        places = found_at(audit).tolist()
         self.originals = {i: self.album.add(true[i]) for i in listed}
         self.rebuilt = {i: self.album.add(found[places[i]]) for i in listed if places[i] >= 0}
 
     @classmethod
     def of(cls, audit: Audit, listed: list[int]) -> _Pictures | None:
-        """At the largest side at which they fit the page."""
-        if as_pictures(audit.x[:1]) is None:
+        """At the largest side at which they fit the page; None where samples are no pictures."""
+        true, found = as_pictures(audit.x), as_pictures(audit.recovery.samples)
+        if true is None or found is None:
             return None
-        for side in SIDES:
-            pictures = cls(audit, listed, side)
+        largest, places = max(true.shape[1:3]), found_at(audit).tolist()
+        for side in (min(largest, SIDES[0]), *(side for side in SIDES if side < largest)):
+            pictures = cls(listed, places, true, found, side)
             if pictures.album.letters <= BUDGET:
                 break
         return pictures

@@ -170,6 +170,17 @@ gradpeel.cascade = (() => {
   forth.addEventListener("click", () => { stop(); show(cascade.state.round + 1); });
   if (last === 0) for (const control of [play, slider, back, forth]) control.disabled = true;
   addEventListener("resize", paint);
+  // Paper does not play; half-way says more than the start.
+  let left = null;
+  addEventListener("beforeprint", () => {
+    if (cascade.state.round > 0) return;
+    left = 0;
+    show(Math.ceil(last / 2));
+  });
+  addEventListener("afterprint", () => {
+    if (left !== null) show(left);
+    left = null;
+  });
   onThemeChange(paint);
   show(0);
   return cascade;
