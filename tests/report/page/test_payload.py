@@ -23,7 +23,7 @@ from gradpeel.report.page import cascade, gather, pictures
 from gradpeel.report.page.cascade import packed, unpacked
 from gradpeel.report.page.pictures import PREFIX, Album, as_pictures
 from gradpeel.report.page.reading import payload_from
-from gradpeel.report.page.render import embedded
+from gradpeel.report.page.shell import embedded
 
 KINDS = ["whole", "part", "nothing", "doubled", "unlabelled", "records", "unnamed", "without"]
 
