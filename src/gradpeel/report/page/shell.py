@@ -20,6 +20,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from types import MappingProxyType
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -36,8 +37,8 @@ def fill(
     template: str,
     *,
     styles: tuple[str, ...],
-    scripts: tuple[str, ...],
-    data: Mapping[str, object],
+    scripts: tuple[str, ...] = (),
+    data: Mapping[str, object] = MappingProxyType({}),
     **context: object,
 ) -> str:
     """Make a page.
@@ -45,18 +46,19 @@ def fill(
     Args:
         template: its template, which extends `base.html.j2`.
         styles: its own style sheets; they come after `base.css` and before `print.css`.
-        scripts: its scripts, in the order they run; `start.js` comes before them.
+        scripts: its scripts, in the order they run; `start.js` comes before them. A page without
+            any runs none.
         data: what they read, as `gradpeel.page`.
         context: what the template shows.
     """
     style = _assets("base.css", *styles, "print.css")
-    script = _assets("start.js", *scripts)
+    script = _assets("start.js", *scripts) if scripts else ""
     page = _environment().get_template(template)
     return page.render(
         style=style,
         script=script,
         policy=_policy(style, script),
-        data=embedded(data),
+        data=embedded(dict(data)),
         **context,
     )
 

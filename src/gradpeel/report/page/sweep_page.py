@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradpeel._version import __version__
-from gradpeel.report.page.assets import environment, policy, read_assets
+from gradpeel.report.page.shell import fill
 from gradpeel.report.page.sweep_charts import heat_maps, line_panels, noise_panels
 from gradpeel.report.words import counted, percent, printable
 from gradpeel.sweeps import Results
@@ -11,7 +11,6 @@ from gradpeel.sweeps.summary import Group, over_seeds
 
 __all__ = ["sweep_html"]
 
-STYLES = ("base.css", "sweep.css", "print.css")
 MOST_FAILURES = 20
 
 
@@ -23,22 +22,17 @@ def sweep_html(results: Results) -> str:
         True
     """
     groups = over_seeds(results.rows)
-    style = read_assets(STYLES)
-    return (
-        environment()
-        .get_template("sweep.html.j2")
-        .render(
-            style=style,
-            policy=policy(style),
-            verdict=_verdict(results, groups),
-            facts=_facts(results, groups),
-            panels=line_panels(groups),
-            noises=noise_panels(groups),
-            maps=heat_maps(groups),
-            failures=[printable(str(one), 300) for one in results.failures[:MOST_FAILURES]],
-            more=max(0, len(results.failures) - MOST_FAILURES),
-            made_with=__version__,
-        )
+    return fill(
+        "sweep.html.j2",
+        styles=("sweep.css",),
+        verdict=_verdict(results, groups),
+        facts=_facts(results, groups),
+        panels=line_panels(groups),
+        noises=noise_panels(groups),
+        maps=heat_maps(groups),
+        failures=[printable(str(one), 300) for one in results.failures[:MOST_FAILURES]],
+        more=max(0, len(results.failures) - MOST_FAILURES),
+        made_with=__version__,
     )
 
 
