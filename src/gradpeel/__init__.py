@@ -8,6 +8,7 @@ samples a server can read out of one gradient, and proves each one without looki
     gp.audit(model, x, y)        simulate a round on data you own, decode it, score it
     gp.peel(model, update)       decode an update; no ground truth anywhere
     gp.exposure(model, x)        the client's own check: one forward pass
+    gp.report(audit)             one page to look at, to save, to mail
 
 For auditing systems you own or may test.
 """
@@ -21,6 +22,7 @@ from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedE
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
 from gradpeel.noise import with_noise
+from gradpeel.report.page import Report, report
 from gradpeel.target import Normalise, Target, split
 from gradpeel.update import Update, load_update, save_update
 
@@ -38,6 +40,7 @@ __all__ = [
     "Normalise",
     "Peeling",
     "Recovery",
+    "Report",
     "Round",
     "Target",
     "Update",
@@ -48,6 +51,7 @@ __all__ = [
     "load_update",
     "local_update",
     "peel",
+    "report",
     "save_update",
     "split",
     "with_noise",

@@ -25,6 +25,7 @@ from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.files import write_files
 from gradpeel.networks import mlp
 from gradpeel.report import save_figures
+from gradpeel.report.page import report
 from gradpeel.report.words import counted
 
 __all__ = ["FOLDERS", "Demonstration", "run_demo"]
@@ -57,14 +58,19 @@ FOLDERS = tuple(case.data for case in _CASES)
 
 
 def run_demo(
-    out: Path, seed: int = 0, on_progress: Callable[[str], None] | None = None
+    out: Path,
+    seed: int = 0,
+    on_progress: Callable[[str], None] | None = None,
+    *,
+    samples: bool = True,
 ) -> list[Demonstration]:
-    """Audit the three embedded data sets and leave figures and numbers of each.
+    """Audit the three embedded data sets and leave report, figures and numbers of each.
 
     Args:
         out: a directory, made if need be; each audit writes into a folder named after its data.
         seed: seeds the networks; the same seed gives the same result.
         on_progress: called with a line of text before and after each audit.
+        samples: whether reports and figures show samples.
 
     Returns:
         The audits, in the order they ran.
@@ -74,10 +80,12 @@ def run_demo(
     """
     say = on_progress or (lambda _: None)
     write_files(out, {})  # a directory that cannot be written to is told before the work
-    return [_run(case, out / case.data, seed, say) for case in _CASES]
+    return [_run(case, out / case.data, seed, say, samples=samples) for case in _CASES]
 
 
-def _run(case: _Case, out: Path, seed: int, say: Callable[[str], None]) -> Demonstration:
+def _run(
+    case: _Case, out: Path, seed: int, say: Callable[[str], None], *, samples: bool
+) -> Demonstration:
     say(f"{case.data}: one gradient of {case.batch_size} samples, from an untouched network ...")
     dataset = load(case.data)
     batch = draw_batch(dataset, case.batch_size)
@@ -90,8 +98,9 @@ def _run(case: _Case, out: Path, seed: int, say: Callable[[str], None]) -> Demon
     )
     found = audit(model, batch.x, batch.y, seed=seed, data_range=dataset.data_range)
     numbers = json.dumps({"data": case.data, **found.as_dict()}, indent=2, allow_nan=False)
-    files = save_figures(found, dataset, out)
-    files += write_files(out, {"audit.json": f"{numbers}\n".encode()})
+    page = report(found, dataset, samples=samples)
+    files = save_figures(found, dataset, out, samples=samples)
+    files += write_files(out, {**page.files(), "result.json": f"{numbers}\n".encode()})
     say(f"{case.data}: {_result(found)}")
     return Demonstration(found, dataset, files)
 

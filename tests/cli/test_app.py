@@ -35,6 +35,7 @@ def test_the_version_is_the_package_s() -> None:
         (["audit", "--help"], ["gradpeel audit --data", "--soliton", "--noise", "systems you own"]),
         (["peel", "--help"], ["gradpeel peel audit/update", "--unknown-tail", "personal data"]),
         (["demo", "--help"], ["--out", "--seed"]),
+        (["report", "--help"], ["gradpeel report results", "--no-samples", "--open"]),
     ],
 )
 def test_help_explains_itself(argv: list[str], words: list[str]) -> None:

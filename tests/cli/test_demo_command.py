@@ -9,27 +9,31 @@ from typer.testing import CliRunner
 from gradpeel import demo
 from gradpeel.cli import main
 
+SEE = "see gradpeel-demo/digits/report.html"
 
-def test_the_demo_says_what_it_does_and_where_its_pictures_are(
+
+def test_the_demo_says_what_it_does_and_where_its_reports_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_demo(out: Path, *, seed: int, on_progress: Callable[[str], None]) -> None:
-        on_progress(f"seed {seed}")
+    def run_demo(
+        out: Path, *, seed: int, on_progress: Callable[[str], None], samples: bool
+    ) -> None:
+        on_progress(f"seed {seed}, {'with' if samples else 'without'} samples")
         (out / "digits").mkdir()
-        (out / "digits" / "samples.png").write_bytes(b"png")
-        (out / "digits" / "audit.json").write_text("{}")
+        (out / "digits" / "report.html").write_text("page")
+        (out / "digits" / "result.json").write_text("{}")
 
     monkeypatch.setattr(demo, "run_demo", run_demo)
     monkeypatch.chdir(tmp_path)
     first = CliRunner().invoke(main, ["demo", "--seed", "3"])
     assert (first.exit_code, first.stderr) == (0, "")
-    assert first.stdout.splitlines() == ["seed 3", "see gradpeel-demo/digits/samples.png"]
-    assert Path("gradpeel-demo/digits/audit.json").is_file()
+    assert first.stdout.splitlines() == ["seed 3, with samples", SEE]
+    assert Path("gradpeel-demo/digits/result.json").is_file()
 
     (Path("gradpeel-demo") / "digits" / "old.png").touch()
-    again = CliRunner().invoke(main, ["demo", "--seed", "4"])
+    again = CliRunner().invoke(main, ["demo", "--seed", "4", "--no-samples"])
     assert again.exit_code == 0
-    assert again.stdout.splitlines() == ["seed 4", "see gradpeel-demo/digits/samples.png"]
+    assert again.stdout.splitlines() == ["seed 4, without samples", SEE]
     assert [path.name for path in Path.cwd().iterdir()] == ["gradpeel-demo"]
 
     (Path("gradpeel-demo") / "thesis.txt").touch()

@@ -32,6 +32,12 @@ def test_a_plan_runs_and_is_gone_on_with(plan: Path, tmp_path: Path) -> None:
     assert "Passive" in first.stdout
     assert "2/2 digits Passive B=8 N=60 seed" in first.stderr
     assert f"wrote {out / 'results.parquet'}" in first.stderr
+    assert f"wrote {out / 'report.html'}" in first.stderr
+    page = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    rebuilt = CliRunner().invoke(main, ["report", str(out)])
+    assert rebuilt.exit_code == 0, rebuilt.output
+    assert (out / "report.html").read_bytes() == page
     again = _sweep(plan, "--out", out, "--quiet")
     assert again.exit_code == 0
     assert again.stdout == first.stdout

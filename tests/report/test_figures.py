@@ -22,6 +22,8 @@ from gradpeel.scoring import Outcome
 
 NAMES = ("$\\frac{", "$x$", "名前", "\\", "{0}%s", "a" * 400, "")
 
+FILES = ["samples.png", "samples.svg", "activation_grid.png", "activation_grid.svg"]
+
 
 def shown(figure: Figure, number: int) -> NDArray[np.float64]:
     """The picture that an axes holds."""
@@ -153,18 +155,28 @@ def test_colours_are_drawn_as_they_are(digits: Dataset, whole: Audit) -> None:
 
 
 @pytest.mark.parametrize("batch", ["whole", "part", "nothing", "records"])
-def test_saved_files_are_png_of_modest_size(
+def test_saved_files_are_png_and_svg_of_modest_size(
     batch: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     data = request.getfixturevalue("patients" if batch == "records" else "digits")
     paths = save_figures(request.getfixturevalue(batch), data, tmp_path / "out")
-    assert [path.name for path in paths] == ["samples.png", "activation_grid.png"]
+    assert [path.name for path in paths] == FILES
     assert sorted(paths) == sorted((tmp_path / "out").iterdir())
     for path in paths:
+        assert path.stat().st_size < 400_000
+    for path in paths[::2]:
         with Image.open(path) as image:
             image.verify()
             assert image.format == "PNG"
-        assert path.stat().st_size < 400_000
+    for path in paths[1::2]:
+        assert path.read_bytes().startswith(b"<?xml")
+
+
+def test_no_figure_shows_samples_where_they_are_left_out(
+    whole: Audit, digits: Dataset, tmp_path: Path
+) -> None:
+    paths = save_figures(whole, digits, tmp_path, samples=False)
+    assert [path.name for path in paths] == FILES[2:]
 
 
 def test_a_figure_that_cannot_be_drawn_leaves_nothing(

@@ -12,6 +12,7 @@ from gradpeel.cli.demo_command import demo_command
 from gradpeel.cli.figures_command import figures_command
 from gradpeel.cli.one_line import OneLineErrors
 from gradpeel.cli.peel_command import peel_command
+from gradpeel.cli.report_command import report_command
 from gradpeel.cli.sweep_command import sweep_command
 from gradpeel.cli.table1_command import table1_command
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("audit")(audit_command)
 app.command("peel")(peel_command)
+app.command("report")(report_command)
 app.command("sweep")(sweep_command)
 
 paper = typer.Typer(no_args_is_help=True, help="The paper's table and figures, from our own runs.")
@@ -65,6 +67,7 @@ def _gradpeel(
     gradpeel demo                   see a batch rebuilt from one gradient
     gradpeel audit --data digits    the same for a data set or a file of yours
     gradpeel peel update.safetensors --weights model.safetensors
+    gradpeel report results         make the page of an audit anew
     gradpeel sweep plan.toml --out results    many audits, resumable
     gradpeel paper table1 --data-dir data     the paper's table beside ours
     gradpeel paper figures --data-dir data --out figures

@@ -204,12 +204,20 @@ def audit_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write result.json, the update, the weights and pictures into this new or empty "
-            "directory, which only you can read.",
+            help="Write report.html, result.json, the update, the weights and pictures into this "
+            "new or empty directory, which only you can read.",
             show_default="write nothing",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    samples: Annotated[
+        bool,
+        typer.Option(
+            "--samples/--no-samples",
+            help="Show samples and labels in the report and in pictures.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = True,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -302,7 +310,7 @@ def audit_command(
             **_settings(result.design),
         }
         if folder is not None:
-            _write(folder, result, dataset, numbers)
+            _write(folder, result, dataset, numbers, samples=samples)
 
     if as_json:
         typer.echo(to_json(numbers))
@@ -324,15 +332,23 @@ def _settings(design: Design) -> dict[str, object]:
     }
 
 
-def _write(folder: Path, result: Audit, dataset: Dataset, numbers: dict[str, object]) -> None:
-    """Write all that belongs to an audit; `gradpeel peel` reads the update and the weights back."""
+def _write(
+    folder: Path, result: Audit, dataset: Dataset, numbers: dict[str, object], *, samples: bool
+) -> None:
+    """Write all that belongs to an audit.
+
+    `gradpeel peel` reads the update and the weights back, `gradpeel report` makes the page anew.
+    """
     from safetensors.torch import save  # noqa: PLC0415
 
+    from gradpeel.files import write_files  # noqa: PLC0415
     from gradpeel.report import save_figures  # noqa: PLC0415
+    from gradpeel.report.page import report  # noqa: PLC0415
     from gradpeel.update import save_update  # noqa: PLC0415
 
     (folder / "result.json").write_text(to_json(numbers, indent=2) + "\n", encoding="utf-8")
     save_update(result.update, folder / "update.safetensors")
     state = {name: value.contiguous() for name, value in result.model.state_dict().items()}
     (folder / "model.safetensors").write_bytes(save(state))
-    save_figures(result, dataset, folder)
+    save_figures(result, dataset, folder, samples=samples)
+    write_files(folder, report(result, dataset, samples=samples).files())

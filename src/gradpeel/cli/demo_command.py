@@ -19,10 +19,14 @@ def demo_command(
         Path,
         typer.Option(
             metavar="DIR",
-            help="Write the pictures here: a new or an empty directory, or an earlier demo.",
+            help="Write reports and pictures here: a new or an empty directory, or an earlier "
+            "demo.",
         ),
     ] = Path("gradpeel-demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seeds every draw.")] = 0,
+    samples: Annotated[
+        bool, typer.Option("--samples/--no-samples", help="Show samples in reports and pictures.")
+    ] = True,
 ) -> None:
     """Rebuild scans, patients and a photograph, each from one gradient of an untouched network.
 
@@ -34,9 +38,9 @@ def demo_command(
     is_earlier = bool(held) and held <= set(FOLDERS)
     place = out.with_name(f"{out.name}.new") if is_earlier else out
     with private_directory(place) as folder:
-        run_demo(folder, seed=seed, on_progress=typer.echo)
+        run_demo(folder, seed=seed, on_progress=typer.echo, samples=samples)
     if is_earlier:  # it goes only now that the new one is whole
         shutil.rmtree(out)
         place.rename(out)
-    for picture in sorted(out.rglob("*.png")):
-        typer.echo(f"see {picture}")
+    for page in sorted(out.rglob("report.html")):
+        typer.echo(f"see {page}")

@@ -48,7 +48,7 @@ def sweep_command(
     """Run all audits of a plan; stopped at any moment, it goes on where it was.
 
     DIR gets results.sqlite, written as each audit ends, results.csv,
-    timings.csv and manifest.json. The exit code is 1 if an audit failed.
+    timings.csv, manifest.json and report.html. The exit code is 1 if an audit failed.
 
     \b
     datasets = ["cifar10", "mnist", "mine.npz"]
@@ -62,6 +62,9 @@ def sweep_command(
     noises = [0, 1e-6]
     samples = "drawn"           # or "first", as in the paper's script
     """  # noqa: D301 -- typer's mark for lines that stay as they are
+    from gradpeel.files import write_files  # noqa: PLC0415
+    from gradpeel.report.page import PAGE  # noqa: PLC0415
+    from gradpeel.report.page.sweep_page import sweep_html  # noqa: PLC0415
     from gradpeel.report.sweep_summary import sweep_summary  # noqa: PLC0415 -- slow to import
     from gradpeel.sweeps import read_plan, sweep  # noqa: PLC0415
 
@@ -78,9 +81,10 @@ def sweep_command(
             parquet=parquet,
             on_progress=on_progress,
         )
+    written = write_files(out, {PAGE: sweep_html(results).encode()})
     Console().print(sweep_summary(results))
     if not quiet:
-        for path in results.files:
+        for path in (*results.files, *written):
             typer.echo(f"wrote {path}", err=True)
     if results.failures:
         raise typer.Exit(FAILED)

@@ -10,13 +10,13 @@ from gradpeel.files import write_files
 from gradpeel.report.board import activation_grid_rounds
 from gradpeel.report.photo import rebuilt_photo
 from gradpeel.report.samples import originals_and_recovered
-from gradpeel.report.style import png
+from gradpeel.report.style import png, svg
 
 __all__ = ["save_figures"]
 
 
-def save_figures(audit: Audit, dataset: Dataset, out: Path) -> list[Path]:
-    """Write the figures of an audit as PNG files that only the user can read.
+def save_figures(audit: Audit, dataset: Dataset, out: Path, *, samples: bool = True) -> list[Path]:
+    """Write the figures of an audit as PNG and SVG files that only the user can read.
 
     All are drawn before the first is written, so a failure leaves nothing behind.
 
@@ -24,9 +24,11 @@ def save_figures(audit: Audit, dataset: Dataset, out: Path) -> list[Path]:
         audit: the simulated round.
         dataset: where its batch comes from.
         out: the directory; it is made if need be.
+        samples: whether to draw figures that show samples.
 
     Returns:
-        `samples.png`, `activation_grid.png` and, for the embedded photographs, `photograph.png`.
+        `samples` and `activation_grid`, each as `.png` and as `.svg`, and, for the embedded
+        photographs, `photograph.png`.
 
     Raises:
         InputError: the directory cannot be written to.
@@ -42,13 +44,18 @@ def save_figures(audit: Audit, dataset: Dataset, out: Path) -> list[Path]:
         >>> found = audit(mlp(30, 2, (200,), rng=np.random.default_rng(0)), batch.x, batch.y)
         >>> with tempfile.TemporaryDirectory() as out:
         ...     print([path.name for path in save_figures(found, data, Path(out))])
-        ['samples.png', 'activation_grid.png']
+        ['samples.png', 'samples.svg', 'activation_grid.png', 'activation_grid.svg']
     """
-    files = {
-        "samples.png": png(originals_and_recovered(audit, dataset)),
-        "activation_grid.png": png(activation_grid_rounds(audit), colours=256),
+    files: dict[str, bytes] = {}
+    if samples:
+        pairs = originals_and_recovered(audit, dataset)
+        files |= {"samples.png": png(pairs), "samples.svg": svg(pairs, dpi=150)}
+    grid = activation_grid_rounds(audit)
+    files |= {
+        "activation_grid.png": png(grid, colours=256),
+        "activation_grid.svg": svg(grid, dpi=150),
     }
-    if dataset.name == "photos":
+    if samples and dataset.name == "photos":
         # At this resolution both photographs begin on a whole pixel: they can be compared pixel by
         # pixel, and the second costs PNG next to nothing.
         files["photograph.png"] = png(rebuilt_photo(audit, dataset), dpi=120)

@@ -16,6 +16,7 @@ from gradpeel.sweeps.measurement import Measurement, measure
 from gradpeel.sweeps.plan import Plan
 from gradpeel.sweeps.plan_file import read_plan
 from gradpeel.sweeps.ray_engine import RayEngine
+from gradpeel.sweeps.reading import is_sweep, read_results
 from gradpeel.sweeps.running import Progress, Results, sweep
 from gradpeel.sweeps.store import Finished, Store
 
@@ -30,7 +31,9 @@ __all__ = [
     "RayEngine",
     "Results",
     "Store",
+    "is_sweep",
     "measure",
     "read_plan",
+    "read_results",
     "sweep",
 ]

@@ -31,7 +31,9 @@ from gradpeel.sweeps.manifest import manifest
 from gradpeel.sweeps.plan import Plan
 from gradpeel.sweeps.store import Finished, Store
 
-__all__ = ["Progress", "Results", "sweep"]
+__all__ = ["MANIFEST", "Progress", "Results", "sweep"]
+
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def _write(
     contents = {
         "results.csv": to_csv(found),
         "timings.csv": timings_csv(found),
-        "manifest.json": (json.dumps(told, indent=2) + "\n").encode(),
+        MANIFEST: (json.dumps(told, indent=2) + "\n").encode(),
     }
     if parquet:
         contents["results.parquet"] = to_parquet(found)

@@ -1,0 +1,59 @@
+"""A browser for benchmarks of the report page: Debian's chromium, through Playwright."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from playwright.sync_api import Browser, sync_playwright
+
+import gradpeel as gp
+from gradpeel.datasets import Dataset, draw_batch
+from gradpeel.designs import SolitonData
+from gradpeel.networks import mlp
+
+__all__ = ["CHROMIUM", "OPTIONS", "audited", "browser", "find_chromium"]
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def find_chromium() -> str | None:
+    """Where the browser is; None where there is none."""
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Chromium without a window."""
+    found = find_chromium()
+    if found is None:
+        raise SystemExit(f"no browser: none of {', '.join(CHROMIUM)} is installed")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=list(OPTIONS))
+        yield started
+        started.close()
+
+
+def audited(data: Dataset, batch_size: int, neurons: int, *, shaped: bool = False) -> gp.Report:
+    """The report of an audit as `gradpeel demo` runs them, or with Soliton-Data, mirrored."""
+    batch = draw_batch(data, batch_size)
+    model = mlp(
+        data.features,
+        data.classes,
+        (neurons,),
+        rng=np.random.default_rng([0, 0]),
+        sample_shape=data.sample_shape,
+    )
+    design = SolitonData(batch.auxiliary, "mirrored") if shaped else None
+    return gp.report(gp.audit(model, batch.x, batch.y, design=design), data)
