@@ -1,20 +1,27 @@
-"""Pictures of the report page for README and documentation, taken in a real browser.
+"""Pictures of the report page and the terminal for README and documentation.
 
     python -m benchmarks.screenshots [--out docs/images] [--only digits]
 
-The pages are those of `gradpeel demo`, so they show nothing but scikit-learn's own data.
+Both are real: the pages are those of `gradpeel demo`, opened in a browser, and the terminal shows
+what the command wrote to one. They show nothing but scikit-learn's own data.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import os
+import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Literal
 
 from PIL import Image
 from playwright.sync_api import Browser, FloatRect
+from rich.console import Console
+from rich.text import Text
 
 from benchmarks.browsing import audited, browser
 from gradpeel.datasets import load
@@ -25,6 +32,10 @@ Scheme = Literal["light", "dark"]
 CASES = {"photos": (260, 2000), "digits": (64, 1000)}
 """Data sets with batch size and number of neurons, as in the demo."""
 WIDTH, HEIGHT = 1280, 800
+TERMINAL = "terminal"
+COMMAND = "gradpeel audit --data digits --batch-size 64"
+LETTERS = 84
+"""In a line of the terminal."""
 COLOURS = 256
 """In a picture; a third of the size for pages that are mostly plain."""
 
@@ -41,14 +52,16 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
-    parser.add_argument("--only", choices=sorted(CASES))
+    parser.add_argument("--only", choices=sorted([*CASES, TERMINAL]))
     given = parser.parse_args()
     pictures: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder, browser() as started:
-        for name in CASES if given.only is None else [given.only]:
+        for name in CASES if given.only is None else {given.only} & set(CASES):
             file = audited(load(name), *CASES[name]).save(Path(folder) / f"{name}.html")
             for scheme in ("light", "dark"):
                 pictures |= _taken(started, file, name, scheme)
+        if given.only in {None, TERMINAL}:
+            pictures[f"{TERMINAL}.png"] = _terminal(started)
     for path in write_files(given.out, pictures):
         path.chmod(0o644)  # of nobody's data
         print(f"{path}: {path.stat().st_size} bytes")
@@ -73,6 +86,26 @@ def _taken(started: Browser, file: Path, name: str, scheme: Scheme) -> dict[str,
     }
     page.close()
     return taken
+
+
+def _terminal(started: Browser) -> bytes:
+    """What `gradpeel audit` writes to a terminal, drawn as one."""
+    written = subprocess.run(
+        [sys.executable, "-m", "gradpeel", *COMMAND.split()[1:]],
+        env=os.environ | {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLUMNS": str(LETTERS)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    console = Console(record=True, width=LETTERS, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(f"$ {COMMAND}\n{written}"))
+    # The drawing would ask a server for its font; any of the machine's will do.
+    plain = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="gradpeel"), flags=re.DOTALL)
+    page = started.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=1.5)
+    page.set_content(plain)
+    taken = page.locator("svg").screenshot(omit_background=True)
+    page.close()
+    return _small(taken)
 
 
 def _small(picture: bytes) -> bytes:
