@@ -117,17 +117,26 @@ def _submit(pool: ProcessPoolExecutor, cell: Cell, data: DataSource) -> Future[F
 def _deaf_to_ctrl_c() -> Iterator[None]:
     """Ctrl-C reaches every process of a terminal; the parent alone decides what it means.
 
-    Processes started in this block inherit that they do not hear it, from their first moment on; to
-    this process it comes when the block ends.
+    Processes started in this block inherit that they do not hear it, from their first moment on. In
+    this process it waits for the end of the block: a half-started worker would complain.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows: see _start_worker
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    heard: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    # The mask is what processes inherit. It does not hold a signal back here, where another thread
+    # may take it; so its handler is another one for the time being.
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(1)) if in_main else None
+    masked = None
+    if hasattr(signal, "pthread_sigmask"):  # Windows has none: see _start_worker
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if masked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        if in_main:
+            signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
