@@ -126,7 +126,12 @@ def _batches() -> Iterator[tuple[str, Family]]:
         f"{n} copies, drawn labels": partial(batches.copies, count=n, same_label=False)
         for n in (2, 5)
     }
-    yield "copies", Family(same | mixed)
+    repeated: dict[str, Make] = {
+        f"all {n} times": partial(batches.repeated, times=n) for n in (2, 5)
+    }
+    yield "copies", Family(same | mixed | repeated)
+    invisible = {name: partial(batches.invisible, share=s) for name, s in shares.items()}
+    yield "invisible pairs", Family(invisible)
     yield (
         "features",
         Family(
@@ -141,6 +146,8 @@ def _batches() -> Iterator[tuple[str, Family]]:
                 "standardised, one class": partial(batches.standardised, one=True),
                 "one-hot": partial(batches.one_hot, marks=1),
                 "bags of 10 words": partial(batches.one_hot, marks=10),
+                "loud and quiet, 2 decades": partial(batches.loud_and_quiet, decades=2),
+                "loud and quiet, 6 decades": partial(batches.loud_and_quiet, decades=6),
             },
             20,
         ),
@@ -212,13 +219,16 @@ def _networks() -> Iterator[tuple[str, Family]]:
         ),
     )
     outputs: dict[str, Make] = {
-        f"{n}": partial(networks.few_outputs, outputs=n) for n in (1, 2, 3, 10, 100, 1000)
+        f"{n}{', one label' * one_label}": partial(
+            networks.few_outputs, outputs=n, one_label=one_label
+        )
+        for n in (1, 2, 3, 10, 100, 1000)
+        for one_label in (False, True)
+        if n > 1 or not one_label
     }
-    one_label: dict[str, Make] = {
-        f"{n}, one label": partial(networks.few_outputs, outputs=n, one_label=True)
-        for n in (2, 10, 1000)
-    }
-    yield "outputs", Family(outputs | one_label)
+    many = {name: make for name, make in outputs.items() if name.startswith("1000")}
+    yield "outputs", Family({name: make for name, make in outputs.items() if name not in many})
+    yield "many outputs", Family(many, 8)
     yield (
         "tails",
         Family(
@@ -229,6 +239,7 @@ def _networks() -> Iterator[tuple[str, Family]]:
                 for kind in networks.TAILS
                 for one_class in (False, True)
             }
+            | {"dropout at the target": partial(networks.tail, kind="relu", at_target=True)}
         ),
     )
     losses = (
@@ -283,7 +294,7 @@ def _networks() -> Iterator[tuple[str, Family]]:
                 for method in ("SD-Ind", "SD-Mir", "SF-Ind", "TW-Ind")
                 for one_class in (False, True)
             },
-            24,
+            40,
             LARGE,
         ),
     )
