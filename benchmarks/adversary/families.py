@@ -402,7 +402,7 @@ FAMILIES: dict[str, Family] = {
 def plan(
     names: Iterable[str], datasets: tuple[str, ...], *, seeds: float = 1.0, small: bool = False
 ) -> list[Cell]:
-    """The cells of some families.
+    """The cells of some families, the first seed of all of them first.
 
     Args:
         names: of the families.
@@ -423,4 +423,4 @@ def plan(
                     neurons, batch_size = sizes[at % len(sizes)]
                     dataset = datasets[(turn + seed) % len(datasets)]
                     cells.append(Cell(name, case, dataset, dtype, neurons, batch_size, seed))
-    return cells
+    return sorted(cells, key=lambda cell: cell.seed)
