@@ -275,19 +275,20 @@ def repeated(setting: Setting, *, times: int) -> Scene:
 
 
 def invisible(setting: Setting, *, share: float) -> Scene:
-    """Pairs that differ by what no neuron of the target sees, where it has fewer than features.
+    """Pairs that differ by what no neuron of the target sees; it has fewer neurons than features.
 
     The update holds nothing but the sum of such a pair, so its mean passes every test that two
     copies of it would pass.
     """
+    setting = replace(setting, neurons=min(setting.neurons, setting.source.features // 2))
     wanted = max(1, round(share * setting.batch_size / 2))
     scene = plain(setting, take(setting, count=max(setting.batch_size - wanted, wanted)))
     weight = next(scene.model.parameters()).detach()
     x = scene.x[:wanted]
     step = setting.source.x[take(setting, count=wanted)] - x
     # The part of the step that lies in the span of the target's weights is taken out.
-    seen = torch.linalg.lstsq(weight.T, step.T).solution
-    moved = x + step - (weight.T @ seen).T
+    span = torch.linalg.qr(weight.T).Q
+    moved = x + step - (step @ span) @ span.T
     return scene.with_batch(torch.cat([scene.x, moved]), torch.cat([scene.y, scene.y[:wanted]]))
 
 

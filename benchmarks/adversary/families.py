@@ -7,6 +7,7 @@ number of cases and seeds alone.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -415,12 +416,20 @@ def plan(
         family = FAMILIES[name]
         sizes = SMALL if small and family.sizes in {MEDIUM, LARGE} else family.sizes
         for case in family.cases:
-            turn = zlib.crc32(f"{name}/{case}".encode())
+            first = zlib.crc32(f"{name}/{case}".encode())
             for dtype in family.dtypes:
                 for seed in range(max(1, round(seeds * family.seeds))):
-                    # One step more per turn of the data sets, so that each of them meets all sizes.
-                    at = turn // 7 + seed + seed // len(datasets)
-                    neurons, batch_size = sizes[at % len(sizes)]
-                    dataset = datasets[(turn + seed) % len(datasets)]
-                    cells.append(Cell(name, case, dataset, dtype, neurons, batch_size, seed))
+                    size, dataset = _turn(first, seed, len(sizes), len(datasets))
+                    cells.append(Cell(name, case, datasets[dataset], dtype, *sizes[size], seed))
     return sorted(cells, key=lambda cell: cell.seed)
+
+
+def _turn(first: int, seed: int, sizes: int, datasets: int) -> tuple[int, int]:
+    """Which size and which data set a seed gets.
+
+    All pairs take turns. A stride near the golden section, prime to their number, makes the first
+    few differ in both.
+    """
+    pairs = sizes * datasets
+    stride = next(s for s in range(round(0.618 * pairs), 2 * pairs) if math.gcd(s, pairs) == 1)
+    return divmod((first + seed * stride) % pairs, datasets)
