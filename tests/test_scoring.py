@@ -304,6 +304,14 @@ def test_a_scaled_table_has_one_range() -> None:
     assert found.recovered == 8
 
 
+def test_a_trace_of_noise_on_a_black_border_is_no_column_of_a_table() -> None:
+    noise = torch.randn(8, 144, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = pictures((144,)) + 1e-5 * noise
+    assert float(x.max()) > 1
+    found = scored_alike(x + 1e-5 * noise.flip(0), x)
+    assert (found.recovered, found.false_certificates) == (8, 0)
+
+
 def test_a_batch_of_equal_entries_has_a_range_too() -> None:
     for value in (0.5, 7.0):
         x = torch.full((4, 2), value, dtype=torch.float64)

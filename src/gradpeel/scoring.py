@@ -14,9 +14,9 @@ each divided by its range:
 
 - Entries on one common scale have one range, the largest entry of the batch less the smallest: a
   border pixel that never changes is no more precise than the others. That holds for samples with
-  more than one dimension (pictures), for entries within [-1, 1], and for flat samples that look
-  like pixels: of the features that vary, most reach a tenth of the common range, and all of them
-  half a step of 8 bits.
+  more than one dimension (pictures), for entries within [-`SCALED`, `SCALED`], as most data is
+  once it has been scaled, and for flat samples that look like pixels: of the features that vary,
+  most reach a tenth of the common range, and all of them half a step of 8 bits.
 - Otherwise the features are the columns of an unscaled table, and each has its own range over the
   batch: one in 0..10000 does not hide errors in one in 0..1. A feature that hardly varies in this
   batch has at least `SMALLEST` times the median range, one that does not vary the median itself.
@@ -55,6 +55,7 @@ __all__ = [
 
 RIGHT = 0.01
 FALSE = 0.05
+SCALED = 10.0
 SMALLEST = 1e-4
 SMALLEST_DISTANCE = 1 / (512 * FALSE)
 MOST_COMPARED = 512
@@ -238,7 +239,7 @@ def _ranges(true: Tensor, *, common: bool) -> Tensor:
     varying = own[own > 0]
     like_pixels = bool((varying >= whole / 512).all()) and bool(varying.median() >= whole / 10)
     # Where nothing varies, nothing tells one scale from several.
-    if common or not len(varying) or float(true.abs().max()) <= 1 or like_pixels:
+    if common or not len(varying) or float(true.abs().max()) <= SCALED or like_pixels:
         return torch.full_like(own, whole)
     typical = varying.median()
     return torch.where(own > 0, own.clamp(min=float(SMALLEST * typical)), typical)
