@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.batch_size import Vote
 from gradpeel.decoder.draws import gaussian
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
+from gradpeel.decoder.share import Share
 from gradpeel.decoder.tolerances import CHANCE, MERGE, STATED
 from gradpeel.decoder.wide import batches, combine
 from gradpeel.target import Target
@@ -46,8 +46,7 @@ def close(
     ledger: Ledger,
     residual: Residual,
     backward: Backward | None,
-    vote: Vote | None,
-    batch_size: int | None,
+    share: Share | None,
     rank: int | None,
     sample_shape: tuple[int, ...] | None,
     trace: tuple[Round, ...],
@@ -63,8 +62,7 @@ def close(
         ledger: the certified samples.
         residual: what is left without them.
         backward: the client's backward pass, where it could be simulated.
-        vote: what the candidates said of a sample's share, where they were asked.
-        batch_size: as stated or found.
+        share: the weight of one sample, where it could be told.
         rank: number of distinct samples, where that was asked for.
         sample_shape: shape of one sample, if known.
         trace: the rounds.
@@ -103,7 +101,11 @@ def close(
     # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
     reproduced = gap <= math.sqrt(residual.grain)
     found = int(counts.sum(1).clamp(min=1).sum())
-    size = batch_size
+    size = None if share is None or update.reduction == "sum" else share.batch_size
+    if size is None:
+        size = update.batch_size
+    if size is not None and size < found:
+        size = None
     if size is None:
         # What reproduces the whole update is the whole batch; else there are so many at least.
         size = found if reproduced and found else rank
@@ -134,7 +136,7 @@ def close(
         faint=reproduced and not everything,
         complete=reproduced and everything,
         stopped=_why(update, residual, size, found, reproduced=reproduced, vague=vague),
-        warnings=_warnings(update, residual, vote, batch_size, rank),
+        warnings=_warnings(update, residual, size, rank),
     )
 
 
@@ -233,14 +235,13 @@ def _worst(left: Tensor, size: Tensor, quiet: Tensor) -> float:
 
 
 def _warnings(
-    update: Update, residual: Residual, vote: Vote | None, batch_size: int | None, rank: int | None
+    update: Update, residual: Residual, batch_size: int | None, rank: int | None
 ) -> tuple[str, ...]:
     """What does not fit together."""
     stated, found = update.batch_size, []
-    if stated is not None and batch_size != stated and vote is not None:
+    if stated is not None and batch_size != stated:
         found.append(
-            f"batch_size={stated} is stated, but the scale of {vote.voters} candidates says "
-            f"{batch_size}: decoded with {batch_size}"
+            f"batch_size={stated} is stated, but the weight of a sample says {batch_size}"
         )
     if batch_size is not None and rank is not None and rank > batch_size:
         found.append(

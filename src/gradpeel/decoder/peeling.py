@@ -26,25 +26,24 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.batch_size import Vote, vote
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.closing import close
 from gradpeel.decoder.draws import gaussian, generator
 from gradpeel.decoder.judging import Judge, Stage
 from gradpeel.decoder.kinks import tell_kinks
-from gradpeel.decoder.labelling import MOST_COPIES, labels_of
+from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.recovery import Evidence, Recovery, Round
 from gradpeel.decoder.refinement import refine
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.share import Share, learn_share
 from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import (
     CHANCE,
     CLEAR,
     CONFIRMS,
-    COPY,
     NOTHING,
     SLACK,
     SPECULATIVE,
@@ -185,12 +184,11 @@ class Peeling:
             next_width=0 if layer is None else layer.out_features,
             classes=self._classes,
         )
-        self._batch_size = update.batch_size
-        self._vote: Vote | None = None
+        self._share: Share | None = None
         self._judge = Judge(
             target.tail,
             self._ledger,
-            Structure(residual.sent, update.batch_size),
+            Structure(residual.sent),
             classes=self._classes,
         )
         self._trace: list[Round] = []
@@ -214,14 +212,16 @@ class Peeling:
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
         touched = everywhere = torch.ones_like(residual.quiet)
-        first = self._learn_share(find(residual, everywhere, self._direction))
+        self._learn_share(find(residual, everywhere, self._direction))
+        if self._loss is not None and self._share is None:
+            return
         stage = Stage.STRICT
         while True:
-            if ledger.copies >= (self._batch_size or len(everywhere)):
+            if not len(residual.live(everywhere)):
                 if not self._settle_speculations():
                     break
                 touched = everywhere
-            look, first = first or self._look(touched, stage), None
+            look = self._look(touched, stage)
             chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
             if not len(chosen):
                 touched, harder = everywhere, self._after_a_stall(stage)
@@ -288,7 +288,7 @@ class Peeling:
     def _exact_enough(self) -> float:
         """Error that samples may have in the end; to prove that nobody is missing takes less."""
         half = math.sqrt(self._residual.resolution)
-        whole = self._ledger.copies >= (self._batch_size or 0)
+        whole = bool(self._residual.quiet.all())
         return half if whole or self._judge.backward is None else max(half, WORN)
 
     def _after_a_stall(self, stage: Stage) -> Stage | None:
@@ -304,53 +304,29 @@ class Peeling:
             return Stage(stage + 1)
         return Stage.STRICT if self._settle_speculations() else None
 
-    def _learn_share(self, readings: Readings) -> Look | None:
-        """Set up the simulation; where the weight of a sample is unknown or wrong, find it.
+    def _learn_share(self, readings: Readings) -> None:
+        """Set up the simulation, with the weight that one sample has in this update.
 
         Args:
             readings: the candidates of the whole update.
-
-        Returns:
-            What is said of them, if they were judged with the weight that holds.
         """
-        judge, residual, update = self._judge, self._residual, self._update
+        judge, residual = self._judge, self._residual
         judge.watch(readings, residual)
         if self._loss is None:
-            return None
-        weighted = self._loss.class_weights is not None and update.reduction == "mean"
-        share = None if weighted else update.share
+            return
         backward = Backward(
             self._target.tail,
             self._loss,
-            share or 1.0,
-            self._signs * residual.spread,
-            self._classes,
+            share=1.0,
+            share_error=0.0,
+            unit_error=self._signs * residual.spread,
+            classes=self._classes,
         )
-        said = None
+        self._share = share = learn_share(readings, residual, backward, judge.structure)
         if share is not None:
-            judge.backward = backward
-            said = judge.judge(readings, residual, Stage.STRICT)
-            if bool(said[1].accepted.any()) or update.reduction == "sum":
-                return self._seen(readings, said)
-        found = vote(readings, residual, backward, whole=not weighted)
-        if found is None:
-            return None if said is None else self._seen(readings, said)
-        judge.backward = replace(backward, share=found.share)
-        if share is not None:
-            holds = judge.judge(readings, residual, Stage.STRICT)[1].accepted
-            # Copies have several times the weight of one: that does not speak against the share.
-            copies = found.share / share
-            whole = round(copies)
-            several = 2 <= whole <= MOST_COPIES and abs(copies - whole) < COPY * copies
-            if int(holds.sum()) < 2 or several:
-                judge.backward = backward
-                return None if said is None else self._seen(readings, said)
-        self._vote = found
-        if not weighted:
-            self._batch_size = round(1.0 / found.share)
-            judge.structure = Structure(residual.sent, self._batch_size)
-            judge.watch(readings, residual)
-        return None
+            size = share.batch_size if self._update.reduction == "mean" else None
+            value, error = (share.value, share.error) if size is None else (1.0 / size, 0.0)
+            judge.backward = replace(backward, share=value, share_error=error)
 
     def _hides_something(self) -> bool:
         """Whether some neuron's residual is more than its error, but not enough to be read."""
@@ -462,9 +438,7 @@ class Peeling:
             own = self._residual.bias[candidates.neurons[chosen]]
             rows = ledger.read(candidates, chosen, own)
             chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
-        if self._batch_size is None:
-            return chosen
-        return chosen[: self._batch_size - ledger.copies]
+        return chosen
 
     def _new(self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor) -> Tensor:
         """Those of the chosen candidates that are nobody known, each once."""
@@ -494,8 +468,7 @@ class Peeling:
             ledger=self._ledger,
             residual=self._residual,
             backward=self._judge.backward,
-            vote=self._vote,
-            batch_size=self._batch_size,
+            share=self._share,
             rank=self._judge.structure.rank,
             sample_shape=self._sample_shape,
             trace=tuple(self._trace),

@@ -1,0 +1,178 @@
+"""The weight of one sample in an update, told from the update itself.
+
+A mean over the batch divides by its size, a learning rate and a client's weight multiply, clipping
+does too: the scale of an update is not known, whatever it states. At a singleton the next layer's
+gradient is a_j share g(y). Its direction does not depend on the share, so it tells which candidates
+are samples, and its length tells the share. All samples have the same. Without a next layer the
+bias entries tell it, for every label.
+
+A group of m samples that fire alike shows m times the share. So only candidates vote that cannot be
+a group whose members are far apart (see `gradpeel.decoder.groups`): what they weigh is one share,
+or several where a sample has copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gradpeel.decoder.backward import Backward
+from gradpeel.decoder.candidates import Candidates, Readings
+from gradpeel.decoder.groups import Radius, radius_of_groups
+from gradpeel.decoder.measuring import measure_v
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.structure import Structure
+from gradpeel.decoder.tolerances import ROUNDING, SLACK
+from gradpeel.decoder.wide import batches
+
+__all__ = ["Share", "learn_share"]
+
+_TINY = torch.finfo(torch.float64).tiny
+
+_PARALLEL = 1e-2
+"""Largest relative distance of a gradient from the direction of its label."""
+
+_ANCHOR = 0.01
+"""Largest radius of a group that may still tell the weight of one sample."""
+
+_LARGEST_SIZE = 10_000_000
+"""No batch is larger than this."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The weight of one sample's loss in the update.
+
+    Attributes:
+        value: the weight.
+        error: its relative error.
+        voters: how many candidates say so.
+    """
+
+    value: float
+    error: float
+    voters: int
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch size of a mean with this weight; None where that is no whole number."""
+        size = round(1.0 / self.value)
+        near = abs(1.0 / self.value - size) <= min(SLACK * self.error * size, 0.05)
+        return size if near and 1 <= size <= _LARGEST_SIZE else None
+
+
+def learn_share(
+    readings: Readings, residual: Residual, backward: Backward, structure: Structure
+) -> Share | None:
+    """Ask candidates for the share of one sample; None where nobody can tell.
+
+    Args:
+        readings: where candidates of the whole update can be read.
+        residual: the update, before anything is subtracted.
+        backward: the client's backward pass; its own share does not matter.
+        structure: the column space of the update.
+    """
+    if not len(readings):
+        return None
+    candidates = readings.form(residual)
+    ask = _by_direction if residual.has_next else _by_bias
+    backward = replace(backward, share=1.0)
+    votes = ask(candidates, residual, backward)
+    if not len(votes.share):
+        return None
+    radius = radius_of_groups(
+        votes.candidates,
+        residual,
+        backward,
+        structure,
+        counts=functional.one_hot(votes.label, backward.classes).to(votes.share),
+    )
+    return _agree(votes, radius)
+
+
+@dataclass(frozen=True, eq=False)
+class _Votes:
+    """What candidates weigh, each for the label that fits.
+
+    Attributes:
+        candidates: the candidates.
+        label: (n,) the label.
+        share: (n,) the weight.
+        error: (n,) its relative error.
+    """
+
+    candidates: Candidates
+    label: Tensor
+    share: Tensor
+    error: Tensor
+
+
+def _agree(votes: _Votes, radius: Radius) -> Share | None:
+    """The smallest share of some voters who are no groups."""
+    order = votes.share.argsort()
+    share, error = votes.share[order], votes.error[order]
+    done = torch.zeros_like(share, dtype=torch.bool)
+    for i in range(len(share)):
+        if bool(done[i]):
+            continue
+        near = (share / share[i] - 1).abs() <= SLACK * (error + error[i])
+        done |= near
+        if radius.pick(order[near]).all <= _ANCHOR:
+            weight = 1.0 / error[near].square()
+            value = float((weight * share[near]).sum() / weight.sum())
+            return Share(value, float(weight.sum().rsqrt()) / ROUNDING, int(near.sum()))
+    return None
+
+
+def _by_direction(
+    candidates: Candidates, residual: Residual, backward: Backward
+) -> _Votes:
+    """Shares, with their errors, by the length of the next layer's gradient along its label's."""
+    activations = candidates.pre_activations.relu()
+    v, off = measure_v(candidates, residual, activations, candidates.error)
+    label = _nearest_label(activations, v, backward)
+    counts = functional.one_hot(label, backward.classes).to(v)
+    expected = backward.simulate(activations, counts).v
+    share = (v * expected).sum(1) / expected.square().sum(1).clamp(min=_TINY)
+    apart = (v - share[:, None] * expected).norm(dim=1) / v.norm(dim=1).clamp(min=_TINY)
+    error = off + candidates.error + residual.resolution
+    fits = (share > 0) & (apart <= (SLACK * error).clamp(max=_PARALLEL))
+    error = torch.maximum(error, apart)
+    return _Votes(candidates.pick(fits), label[fits], share[fits], error[fits])
+
+
+def _nearest_label(activations: Tensor, v: Tensor, backward: Backward) -> Tensor:
+    """(n,) the label whose gradient at the next layer is nearest to the direction of v."""
+    if backward.ends_at_next_layer and not backward.loss.label_smoothing:
+        # Before a softmax the gradient of one sample is negative at its label and nowhere else.
+        return v.argmin(1)
+    found = [v.new_zeros(0, dtype=torch.long)]
+    for some in batches(len(v), backward.at_once):
+        each = backward.one_of_each(activations[some])
+        along = (each @ v[some, :, None])[:, :, 0] / each.norm(dim=2).clamp(min=_TINY)
+        found.append(along.argmax(1))
+    return torch.cat(found)
+
+
+def _by_bias(candidates: Candidates, residual: Residual, backward: Backward) -> _Votes:
+    """Shares by the bias entries: those of the window with the most votes, for any label."""
+    entries = backward.bias_entries(candidates.pre_activations.relu(), candidates.neurons)
+    votes = residual.bias[candidates.neurons, None] / entries
+    off = candidates.error + residual.resolution
+    who, label = ((votes > 0) & votes.isfinite()).nonzero(as_tuple=True)
+    share, order = votes[who, label].sort()
+    who, label = who[order], label[order]
+    low = torch.searchsorted(share, share * (1 - SLACK * off[who]))
+    high = torch.searchsorted(share, share * (1 + SLACK * off[who]), right=True)
+    some = slice(0, 0)
+    if len(share):
+        best = int((high - low).argmax())
+        some = slice(int(low[best]), int(high[best]))
+    chosen = torch.zeros_like(off, dtype=torch.bool)
+    chosen[who[some]] = True
+    labels, shares = torch.zeros_like(candidates.neurons), torch.zeros_like(off)
+    labels[who[some]], shares[who[some]] = label[some], share[some]
+    return _Votes(candidates.pick(chosen), labels[chosen], shares[chosen], off[chosen])
