@@ -35,7 +35,7 @@ _TINY = torch.finfo(torch.float64).tiny
 _PARALLEL = 1e-2
 """Largest relative distance of a gradient from the direction of its label."""
 
-_ANCHOR = 0.01
+_ANCHOR = 0.0125
 """Largest radius of a group that may still tell the weight of one sample."""
 
 _LARGEST_SIZE = 10_000_000
