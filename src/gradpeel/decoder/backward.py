@@ -60,6 +60,7 @@ class Simulated:
         """(n,) size of the gradient at the logits, 1 for a sample that is plainly wrong."""
         return self.gradient.abs().amax(1)
 
+
 @dataclass(frozen=True, eq=False)
 class Backward:
     """The client's backward pass behind the target.

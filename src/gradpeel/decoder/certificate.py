@@ -151,9 +151,7 @@ def certify_by_tail(
     elif glanced is None:
         glanced = backward.glance(activations, candidates.neurons, residual.bias)
     simulated = backward.finish(glanced)
-    allowed = backward.error(
-        simulated, candidates.error + residual.resolution, residual.resolution
-    )
+    allowed = backward.error(simulated, candidates.error + residual.resolution, residual.resolution)
 
     c = simulated.c * fires
     usual = typical(c)

@@ -74,7 +74,7 @@ class Radius:
             return math.inf
         among_all = self.hinges.flatten().sort().values[_NEURONS - 1 :][:1]
         across = min([float(self.across.min()), *among_all.tolist()])
-        return max(float(self.along.min()), across)
+        return float(max(float(self.along.min()), across))
 
 
 def radius_of_groups(

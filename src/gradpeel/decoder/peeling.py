@@ -30,15 +30,15 @@ from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.closing import close
 from gradpeel.decoder.draws import gaussian, generator
-from gradpeel.decoder.judging import Judge, Stage
+from gradpeel.decoder.judging import Judge
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.recovery import Evidence, Recovery, Round
+from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
 from gradpeel.decoder.refinement import refine
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.share import Share, learn_share
+from gradpeel.decoder.share import Share, fit_labels, learn_share
 from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import (
     CHANCE,
@@ -50,6 +50,7 @@ from gradpeel.decoder.tolerances import (
     WORN,
     WORN_MEASURED,
 )
+from gradpeel.decoder.unproven import Reading
 from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
 from gradpeel.losses import CrossEntropy, Loss
@@ -185,6 +186,8 @@ class Peeling:
             classes=self._classes,
         )
         self._share: Share | None = None
+        self._unit: Backward | None = None
+        self._groups: dict[int, tuple[int, float]] = {}
         self._judge = Judge(
             target.tail,
             self._ledger,
@@ -224,6 +227,7 @@ class Peeling:
             look = self._look(touched, stage)
             chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
             if not len(chosen):
+                self._log(look, chosen, stage)
                 touched, harder = everywhere, self._after_a_stall(stage)
                 if harder is None:
                     break
@@ -231,8 +235,8 @@ class Peeling:
                 continue
             if stage is Stage.SPECULATIVE and not self._on_trial:
                 self._trusted = ledger.values()
+            peeled, touched = self._enter(look, chosen, stage)
             stage = Stage.STRICT
-            peeled, touched = self._enter(look, chosen)
             yield self._trace[-1]
             # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
             # more: do not wait for the stall.
@@ -257,32 +261,51 @@ class Peeling:
 
     def _seen(self, readings: Readings, said: tuple[Candidates, Verdicts]) -> Look:
         """Remember what a look has shown beyond samples."""
-        self._vague |= bool(said[1].vague.any())
+        candidates, verdicts = said
+        self._vague |= bool(verdicts.vague.any())
+        # What a later look does not show as a group any more has been resolved meanwhile.
+        for place in range(len(candidates)):
+            neuron = int(candidates.neurons[place])
+            self._groups.pop(neuron, None)
+            if bool(verdicts.groups[place]):
+                size = int(verdicts.peeled.counts[place].sum())
+                self._groups[neuron] = size, float(verdicts.radius[place])
         alike = self._judge.alike
         if alike is not None and not self._on_trial:
             self._ambiguous.update(self._ledger.sources[alike].tolist())
         return Look(readings, *said)
 
-    def _enter(self, look: Look, chosen: Tensor) -> tuple[Peeled, Tensor]:
+    def _enter(self, look: Look, chosen: Tensor, stage: Stage) -> tuple[Peeled, Tensor]:
         """Peel the chosen candidates; returns them, and the mask of neurons that this touched."""
-        residual, candidates = self._residual, look.candidates
-        number = len(self._trace) + 1
-        own = residual.bias[candidates.neurons[chosen]]
-        peeled = self._ledger.add(candidates, look.verdicts, chosen, own, number)
-        touched = residual.subtract(peeled)
+        own = self._residual.bias[look.candidates.neurons[chosen]]
+        peeled = self._ledger.add(
+            look.candidates, look.verdicts, chosen, own, number=self._number, stage=stage
+        )
+        touched = self._residual.subtract(peeled)
+        self._log(look, chosen, stage)
+        return peeled, touched
+
+    @property
+    def _number(self) -> int:
+        """The number of the round under way."""
+        return 1 + sum(1 for round_ in self._trace if round_.certified)
+
+    def _log(self, look: Look, chosen: Tensor, stage: Stage) -> None:
+        """Add a look at candidates to the trace, with those that were certified."""
+        residual, peeled = self._residual, look.verdicts.peeled.pick(chosen)
         self._trace.append(
             Round(
-                number=number,
+                number=self._number,
+                stage=stage,
                 looked_at=len(look.readings.pairs[0]),
                 distinct=len(look.readings),
-                sources=candidates.neurons[chosen].cpu(),
+                sources=look.candidates.neurons[chosen].cpu(),
                 labels=labels_of(peeled.counts).cpu(),
                 fires=(peeled.activations > 0).cpu(),
                 quiet=int(residual.quiet.sum()),
                 left=float(residual.bias.norm()) / (float(residual.sent.bias.norm()) or 1.0),
             )
         )
-        return peeled, touched
 
     @property
     def _exact_enough(self) -> float:
@@ -314,7 +337,7 @@ class Peeling:
         judge.watch(readings, residual)
         if self._loss is None:
             return
-        backward = Backward(
+        self._unit = backward = Backward(
             self._target.tail,
             self._loss,
             share=1.0,
@@ -454,6 +477,43 @@ class Peeling:
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
+    def _unproven(self, left: Residual, known: Tensor) -> Reading:
+        """What the first look and the last hand out beyond the certified samples.
+
+        Args:
+            left: the residual without the certified samples.
+            known: (n, neurons) their sensitivities.
+        """
+        found = self._read(left, known)
+        if len(known):
+            sent = left.clone()
+            sent.restore()
+            found = Reading.joined(self._read(sent, torch.zeros_like(known)), found)
+        return found.pick(found.mismatch.argsort(stable=True))
+
+    def _read(self, residual: Residual, known: Tensor) -> Reading:
+        """What a residual hands out that is nobody certified."""
+        everywhere = torch.ones_like(residual.quiet)
+        candidates = find(residual, everywhere, self._direction).form(residual)
+        if len(candidates):
+            news = ~self._ledger.knows(candidates.coordinates, candidates.error)
+            candidates = candidates.pick(news)
+        neurons = candidates.neurons
+        if self._unit is not None and residual.has_next and len(candidates):
+            mismatch = fit_labels(candidates, residual, self._unit).apart
+        else:
+            mismatch = candidates.error
+        groups = [self._groups.get(neuron, (0, math.inf)) for neuron in neurons.tolist()]
+        sizes, radii = zip(*groups, strict=True) if groups else ((), ())
+        return Reading(
+            neurons,
+            residual.bias[neurons],
+            known[:, neurons].T,
+            mismatch,
+            neurons.new_tensor(sizes),
+            mismatch.new_tensor(radii),
+        )
+
     @property
     def neuron_errors(self) -> Tensor:
         """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
@@ -469,9 +529,11 @@ class Peeling:
             residual=self._residual,
             backward=self._judge.backward,
             share=self._share,
-            rank=self._judge.structure.rank,
+            rank=self._judge.structure.rank if self._judge.structure.asked else None,
             sample_shape=self._sample_shape,
+            unproven=self._unproven,
             trace=tuple(self._trace),
+            candidates_tested=self._judge.tried,
             everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
             vague=self._vague,
             ambiguous=self._ambiguous,

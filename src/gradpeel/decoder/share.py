@@ -13,7 +13,7 @@ or several where a sample has copies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import ROUNDING, SLACK
 from gradpeel.decoder.wide import batches
 
-__all__ = ["Share", "learn_share"]
+__all__ = ["LabelFit", "Share", "fit_labels", "learn_share"]
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -72,14 +72,13 @@ def learn_share(
     Args:
         readings: where candidates of the whole update can be read.
         residual: the update, before anything is subtracted.
-        backward: the client's backward pass; its own share does not matter.
+        backward: the client's backward pass, with a share of 1.
         structure: the column space of the update.
     """
     if not len(readings):
         return None
     candidates = readings.form(residual)
     ask = _by_direction if residual.has_next else _by_bias
-    backward = replace(backward, share=1.0)
     votes = ask(candidates, residual, backward)
     if not len(votes.share):
         return None
@@ -127,10 +126,31 @@ def _agree(votes: _Votes, radius: Radius) -> Share | None:
     return None
 
 
-def _by_direction(
-    candidates: Candidates, residual: Residual, backward: Backward
-) -> _Votes:
-    """Shares, with their errors, by the length of the next layer's gradient along its label's."""
+@dataclass(frozen=True, eq=False)
+class LabelFit:
+    """The label that fits candidates best, whatever the scale of the update is.
+
+    Attributes:
+        label: (n,) the label whose gradient is nearest in direction to what is observed.
+        share: (n,) what they weigh, if they are samples with that label.
+        apart: (n,) relative distance from that direction.
+        error: (n,) relative error of the two.
+    """
+
+    label: Tensor
+    share: Tensor
+    apart: Tensor
+    error: Tensor
+
+
+def fit_labels(candidates: Candidates, residual: Residual, backward: Backward) -> LabelFit:
+    """Fit a label to each candidate by the direction of the next layer's gradient.
+
+    Args:
+        candidates: the candidates.
+        residual: the residual they were read from; the next layer's gradient came with the update.
+        backward: the client's backward pass, with a share of 1.
+    """
     activations = candidates.pre_activations.relu()
     v, off = measure_v(candidates, residual, activations, candidates.error)
     label = _nearest_label(activations, v, backward)
@@ -138,10 +158,15 @@ def _by_direction(
     expected = backward.simulate(activations, counts).v
     share = (v * expected).sum(1) / expected.square().sum(1).clamp(min=_TINY)
     apart = (v - share[:, None] * expected).norm(dim=1) / v.norm(dim=1).clamp(min=_TINY)
-    error = off + candidates.error + residual.resolution
-    fits = (share > 0) & (apart <= (SLACK * error).clamp(max=_PARALLEL))
-    error = torch.maximum(error, apart)
-    return _Votes(candidates.pick(fits), label[fits], share[fits], error[fits])
+    return LabelFit(label, share, apart, off + candidates.error + residual.resolution)
+
+
+def _by_direction(candidates: Candidates, residual: Residual, backward: Backward) -> _Votes:
+    """Shares by the length of the next layer's gradient along its label's direction."""
+    fit = fit_labels(candidates, residual, backward)
+    fits = (fit.share > 0) & (fit.apart <= (SLACK * fit.error).clamp(max=_PARALLEL))
+    error = torch.maximum(fit.error, fit.apart)
+    return _Votes(candidates.pick(fits), fit.label[fits], fit.share[fits], error[fits])
 
 
 def _nearest_label(activations: Tensor, v: Tensor, backward: Backward) -> Tensor:

@@ -19,8 +19,8 @@ import math
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.draws import gaussian, generator
 from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.draws import gaussian, generator
 from gradpeel.decoder.residual import Residual, Sent
 from gradpeel.decoder.tolerances import CHANCE, KINK
 
@@ -69,7 +69,7 @@ class Structure:
 
     @property
     def free(self) -> Tensor:
-        """(neurons,) what each neuron counts: 1 less its leverage, 0 where the test says nothing."""
+        """(neurons,) 1 less the leverage of each neuron; 0 where the test says nothing."""
         free = torch.zeros_like(self._sent.row_error)
         basis = self._find_basis()
         if basis is not None:
@@ -210,7 +210,9 @@ class Structure:
 
     def _weighted_rows(self) -> Tensor:
         """(live neurons, width) the gradient, each row in units of its error."""
-        return self._sent.rows[self._live] / (self._sent.row_error[self._live, None] * self._sent.scale)
+        return self._sent.rows[self._live] / (
+            self._sent.row_error[self._live, None] * self._sent.scale
+        )
 
     @property
     def _most(self) -> int:
@@ -231,13 +233,18 @@ class Structure:
             mix = gaussian(width, block, like=rows, source=source)
             fresh = rows @ mix / math.sqrt(width)
             fresh = fresh - basis @ (basis.T @ fresh)
-            if float(fresh.norm(dim=0).max()) <= _NOISE * math.sqrt(count):
+            left = float(fresh.norm(dim=0).max()) / math.sqrt(count)
+            if left <= _NOISE:
                 return basis
             # Normalised before they are made orthogonal once more: what is left may be small.
             for _ in range(2):
                 fresh = torch.linalg.qr(fresh).Q
                 fresh = fresh - basis @ (basis.T @ fresh)
             basis = torch.cat([basis, torch.linalg.qr(fresh).Q], 1)
+            # Roundings may stand a little above what they are thought to be; then this block spans
+            # them, and whatever samples are as faint.
+            if left <= _CLIFF and basis.shape[1] < most:
+                return basis
         return None
 
     def _find_signal(self) -> Tensor | None:
