@@ -70,6 +70,7 @@ class Backward:
         loss: what the client minimised.
         share: weight of one sample's loss in the update.
         share_error: its relative error.
+        share_from: the neuron whose candidate alone tells the share, if there is no other.
         unit_error: (neurons,) one unit of relative error of the pre-activations, with random signs;
             along it the response of the loss gradient to errors is measured.
         classes: number of classes.
@@ -79,6 +80,7 @@ class Backward:
     loss: CrossEntropy
     share: float
     share_error: float
+    share_from: int | None
     unit_error: Tensor
     classes: int
 

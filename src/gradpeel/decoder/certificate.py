@@ -44,7 +44,7 @@ does not come back is not thereby safe.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -163,6 +163,11 @@ def certify_by_tail(
     else:
         gap = bias.mismatch.clamp(min=residual.resolution) * simulated.margin
         parallel = _luck(simulated.gradient.abs(), gap).prod(1)
+    if backward.share_from is not None:
+        # There the weight was fitted: an equation that holds because of it proves nothing.
+        fitted = candidates.neurons == backward.share_from
+        bias = replace(bias, chance=torch.where(fitted, 1.0, bias.chance))
+        tests[0] = bias
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
     chance = tried * torch.stack([test.chance for test in tests]).prod(0)

@@ -124,7 +124,7 @@ def close(
         stated=update.batch_size,
         by_weight=by_weight,
         least=found,
-        proven=found if complete and labelled_all else None,
+        proven=found if complete and labelled_all and update.batch_size == found else None,
     )
     return Recovery(
         samples=_samples(

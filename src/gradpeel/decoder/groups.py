@@ -21,7 +21,7 @@ does not see at all (a direction orthogonal to all its weights) leaves no trace 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -39,6 +39,12 @@ _TINY = torch.finfo(torch.float64).tiny
 _STEP = 0.1
 """Distance at which the curvature is measured, relative to the size of a sample."""
 
+_LEAST_BEND = 1e-10
+"""What a simulation bends by less than this is its own rounding."""
+
+_FEW = 3
+"""So many groups must weigh the same before that says anything."""
+
 _NEURONS = 8
 """So many hinges on a random line: that none of them lies between two members is excluded."""
 
@@ -52,29 +58,49 @@ class Radius:
         across: (n,) on a random line.
         hinges: (n, neurons) where on such lines the structure tells members apart, in order;
             infinite where it does not.
+        weight_along: (n,) by how much two members on the line through the origin weigh more than
+            two copies, relative, at a distance of 1.
+        weight_across: (n,) the same on a random line.
     """
 
     along: Tensor
     across: Tensor
     hinges: Tensor
+    weight_along: Tensor
+    weight_across: Tensor
 
     def pick(self, index: Tensor) -> Radius:
         """Those of some of the groups."""
-        return Radius(self.along[index], self.across[index], self.hinges[index])
+        return Radius(*(getattr(self, field.name)[index] for field in fields(self)))
 
     @property
     def each(self) -> Tensor:
         """(n,) on any of the lines."""
         return torch.maximum(self.along, self.across)
 
-    @property
-    def all(self) -> float:
-        """If all of them are groups: infinite where nothing bounds it, or there is nobody."""
+    def if_all(self, agreement: float) -> float:
+        """How far members may be apart if every one of these is a group.
+
+        Then none of a few hinges, counted over all of them, lies between members; and what the
+        groups weigh differs from one to the next, because the tail bends differently at each.
+
+        Args:
+            agreement: largest relative difference between what they weigh.
+        """
         if not len(self.along):
             return math.inf
-        among_all = self.hinges.flatten().sort().values[_NEURONS - 1 :][:1]
-        across = min([float(self.across.min()), *among_all.tolist()])
-        return float(max(float(self.along.min()), across))
+        shared = self.hinges.flatten().sort().values[_NEURONS - 1 :][:1].tolist()
+        along = [float(self.along.min()), _by_weight(self.weight_along, agreement)]
+        across = [float(self.across.min()), _by_weight(self.weight_across, agreement), *shared]
+        return max(min(along), min(across))
+
+
+def _by_weight(weight: Tensor, agreement: float) -> float:
+    """At what distance groups would weigh more differently than they do."""
+    if len(weight) < _FEW:
+        return math.inf
+    scatter = float(weight.std())
+    return math.sqrt(agreement / scatter) if scatter > _LEAST_BEND else math.inf
 
 
 def radius_of_groups(
@@ -96,7 +122,8 @@ def radius_of_groups(
     """
     z = candidates.pre_activations
     if not len(z):
-        return Radius(z[:, 0], z[:, 0], z)
+        none = z[:, 0]
+        return Radius(none, none, z, none, none)
     fires = z > 0
     simulated = backward.simulate(z * fires, counts)
     near = structure.contains(simulated.c * fires, candidates, residual)
@@ -108,13 +135,15 @@ def radius_of_groups(
         far, order = (z.abs() / line.abs().clamp(min=_TINY)).sort(dim=1)
         hinges = torch.where(shows.gather(1, order) & near[:, None], far, torch.inf)
         hinges = hinges.sort(dim=1).values
-        found.append((_by_curvature(candidates, residual, backward, counts, line), hinges))
-    (bent, first), (across, hinges) = found
+        found.append((hinges, *_by_curvature(candidates, residual, backward, counts, line)))
+    (first, bent, heavier), (hinges, across, other) = found
     needed = min(_NEURONS, z.shape[1]) - 1
     return Radius(
         along=torch.minimum(bent, first[:, 0]) * size,
         across=torch.minimum(across, hinges[:, needed]),
         hinges=hinges,
+        weight_along=heavier / size.square(),
+        weight_across=other,
     )
 
 
@@ -133,10 +162,11 @@ class _Seen:
 
 def _by_curvature(
     candidates: Candidates, residual: Residual, backward: Backward, counts: Tensor, line: Tensor
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """(n,) the distance along a line at which two members would break the equations.
 
-    They hold up to what is observed, so that a group which breaks them by more is excluded.
+    They hold up to what is observed, so that a group which breaks them by more is excluded. Also
+    returns (n,) by how much the two weigh more than two copies at a distance of 1.
     """
     z, (row, column) = candidates.pre_activations, candidates.pairs
     fires = (z > 0).to(z.dtype)
@@ -148,27 +178,27 @@ def _by_curvature(
         c = simulated.c
         return _Seen(own * simulated.v, c[row, column]), c.gather(1, candidates.neurons[:, None])
 
-    mean, _ = seen(torch.zeros_like(z))
     step = _STEP * line
-    shift = torch.zeros_like(z[:, :1])
-    for _ in range(2):
-        # What was read is the mean by sensitivities; it must stay where it is.
-        ahead, more = seen(step * (1 - shift))
-        behind, less = seen(-step * (1 + shift))
-        total = more + less
-        shift = (more - less) / torch.where(total == 0, 1.0, total)
+    (ahead, more), (behind, less) = seen(step), seen(-step)
+    # What is read of the two is their mean by sensitivities.
+    total = more + less
+    mean, _ = seen(step * (more - less) / torch.where(total == 0, 1.0, total))
+    candidate, _ = seen(torch.zeros_like(z))
     together = _Seen(ahead.next_row + behind.next_row, ahead.bias + behind.bias)
     observed = _Seen(residual.next_rows[candidates.neurons], residual.bias[column])
     if not residual.has_next:
         none = mean.next_row[:, :0]
-        mean, together = _Seen(none, mean.bias), _Seen(none, together.bias)
-    bends = _mismatch(together, mean, row)
-    holds = _mismatch(observed, mean, row) + _noise(candidates, residual)
-    return _STEP * (holds / bends.clamp(min=_TINY)).sqrt()
+        mean, together, candidate = (
+            _Seen(none, part.bias) for part in (mean, together, candidate)
+        )
+    bends, weight = _mismatch(together, mean, row)
+    holds = _mismatch(observed, candidate, row)[0] + _noise(candidates, residual)
+    apart = _STEP * (holds / bends.clamp(min=_TINY)).sqrt()
+    return torch.where(bends > _LEAST_BEND, apart, torch.inf), (weight / 2 - 1) / _STEP**2
 
 
-def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> Tensor:
-    """(n,) the worst relative mismatch that is left once the weight has been fitted."""
+def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) the worst relative mismatch that is left once the weight has been fitted, and that."""
     n = len(predicted.next_row)
     zero = observed.bias.new_zeros(n)
     if predicted.next_row.shape[1]:
@@ -185,7 +215,7 @@ def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> Tensor:
         fitted = mass[:, None] * predicted.next_row
         off = (observed.next_row - fitted).abs().amax(1)
         worst = torch.maximum(worst, off / fitted.abs().amax(1).clamp(min=_TINY))
-    return worst
+    return worst, mass
 
 
 def _noise(candidates: Candidates, residual: Residual) -> Tensor:

@@ -342,6 +342,7 @@ class Peeling:
             self._loss,
             share=1.0,
             share_error=0.0,
+            share_from=None,
             unit_error=self._signs * residual.spread,
             classes=self._classes,
         )
@@ -349,7 +350,9 @@ class Peeling:
         if share is not None:
             size = share.batch_size if self._update.reduction == "mean" else None
             value, error = (share.value, share.error) if size is None else (1.0 / size, 0.0)
-            judge.backward = replace(backward, share=value, share_error=error)
+            judge.backward = replace(
+                backward, share=value, share_error=error, share_from=share.only
+            )
 
     def _hides_something(self) -> bool:
         """Whether some neuron's residual is more than its error, but not enough to be read."""

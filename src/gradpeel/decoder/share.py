@@ -38,6 +38,12 @@ _PARALLEL = 1e-2
 _ANCHOR = 0.0125
 """Largest radius of a group that may still tell the weight of one sample."""
 
+_CLEAR = 4.0
+"""How much larger than the least error that of a voter may be that says how well they agree."""
+
+_CHANCE = 1e-4
+"""Largest expected number of agreements of voters who have nothing in common."""
+
 _LARGEST_SIZE = 10_000_000
 """No batch is larger than this."""
 
@@ -50,11 +56,14 @@ class Share:
         value: the weight.
         error: its relative error.
         voters: how many candidates say so.
+        only: the neuron that the only one of them was read from; None where there are several. What
+            it weighs is no evidence for itself.
     """
 
     value: float
     error: float
     voters: int
+    only: int | None
 
     @property
     def batch_size(self) -> int | None:
@@ -119,11 +128,27 @@ def _agree(votes: _Votes, radius: Radius) -> Share | None:
             continue
         near = (share / share[i] - 1).abs() <= SLACK * (error + error[i])
         done |= near
-        if radius.pick(order[near]).all <= _ANCHOR:
-            weight = 1.0 / error[near].square()
-            value = float((weight * share[near]).sum() / weight.sum())
-            return Share(value, float(weight.sum().rsqrt()) / ROUNDING, int(near.sum()))
+        weight = 1.0 / error[near].square()
+        value = float((weight * share[near]).sum() / weight.sum())
+        # The clearest of them say how well they agree.
+        clear = near & (error <= _CLEAR * error[near].min())
+        agreement = float((share[clear] / value - 1).abs().max() + error[clear].max() / ROUNDING)
+        among = radius.pick(order[clear])
+        if among.if_all(agreement) <= _ANCHOR and not _by_chance(len(share), clear, agreement):
+            neurons = votes.candidates.neurons[order[near]]
+            return Share(
+                value,
+                float(weight.sum().rsqrt()) / ROUNDING,
+                int(near.sum()),
+                only=int(neurons[0]) if len(neurons) == 1 else None,
+            )
     return None
+
+
+def _by_chance(count: int, clear: Tensor, agreement: float) -> bool:
+    """Whether so many of all would agree so well although they have nothing in common."""
+    several = int(clear.sum()) - 1
+    return several > 0 and count * min(1.0, count * agreement) ** several > _CHANCE
 
 
 @dataclass(frozen=True, eq=False)
