@@ -92,7 +92,7 @@ class Radius:
         shared = self.hinges.flatten().sort().values[_NEURONS - 1 :][:1].tolist()
         along = [float(self.along.min()), _by_weight(self.weight_along, agreement)]
         across = [float(self.across.min()), _by_weight(self.weight_across, agreement), *shared]
-        return max(min(along), min(across))
+        return float(max(min(along), min(across)))
 
 
 def _by_weight(weight: Tensor, agreement: float) -> float:
@@ -188,9 +188,7 @@ def _by_curvature(
     observed = _Seen(residual.next_rows[candidates.neurons], residual.bias[column])
     if not residual.has_next:
         none = mean.next_row[:, :0]
-        mean, together, candidate = (
-            _Seen(none, part.bias) for part in (mean, together, candidate)
-        )
+        mean, together, candidate = (_Seen(none, part.bias) for part in (mean, together, candidate))
     bends, weight = _mismatch(together, mean, row)
     holds = _mismatch(observed, candidate, row)[0] + _noise(candidates, residual)
     apart = _STEP * (holds / bends.clamp(min=_TINY)).sqrt()
