@@ -107,7 +107,7 @@ def radius_of_groups(
     candidates: Candidates,
     residual: Residual,
     backward: Backward,
-    structure: Structure,
+    structure: Structure | None,
     *,
     counts: Tensor,
 ) -> Radius:
@@ -117,23 +117,24 @@ def radius_of_groups(
         candidates: the candidates; each may be one sample, or the mean of several.
         residual: the residual they were read from.
         backward: the client's backward pass; its share does not matter.
-        structure: the column space of the update.
+        structure: the column space of the update; None to do without.
         counts: (n, classes) labels of each.
     """
     z = candidates.pre_activations
     if not len(z):
         none = z[:, 0]
         return Radius(none, none, z, none, none)
-    fires = z > 0
-    simulated = backward.simulate(z * fires, counts)
-    near = structure.contains(simulated.c * fires, candidates, residual)
-    shows = structure.shows(simulated.c, fires)
+    shows = torch.zeros_like(z, dtype=torch.bool)
+    if structure is not None:
+        fires = z > 0
+        c = backward.simulate(z * fires, counts).c
+        near = structure.contains(c * fires, candidates, residual)
+        shows = structure.shows(c, fires) & near[:, None]
     linear, random = residual.linear(z), backward.unit_error.expand_as(z)
     size = rms(linear) / residual.spread
     found = []
     for line in (linear, random):
-        far, order = (z.abs() / line.abs().clamp(min=_TINY)).sort(dim=1)
-        hinges = torch.where(shows.gather(1, order) & near[:, None], far, torch.inf)
+        hinges = torch.where(shows, z.abs() / line.abs().clamp(min=_TINY), torch.inf)
         hinges = hinges.sort(dim=1).values
         found.append((hinges, *_by_curvature(candidates, residual, backward, counts, line)))
     (first, bent, heavier), (hinges, across, other) = found

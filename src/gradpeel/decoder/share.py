@@ -13,7 +13,9 @@ or several where a sample has copies.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -37,6 +39,9 @@ _PARALLEL = 1e-2
 
 _ANCHOR = 0.0125
 """Largest radius of a group that may still tell the weight of one sample."""
+
+_VOTERS = 24
+"""So many of those that agree are asked whether they may be groups."""
 
 _CLEAR = 4.0
 """How much larger than the least error that of a voter may be that says how well they agree."""
@@ -89,16 +94,29 @@ def learn_share(
     candidates = readings.form(residual)
     ask = _by_direction if residual.has_next else _by_bias
     votes = ask(candidates, residual, backward)
-    if not len(votes.share):
-        return None
-    radius = radius_of_groups(
-        votes.candidates,
+    # The structure takes a while to find, and is hardly ever needed.
+    for space in (None, structure):
+        found = _agree(votes, partial(_radius, votes, residual, backward, space))
+        if found is not None:
+            return found
+    return None
+
+
+def _radius(
+    votes: _Votes,
+    residual: Residual,
+    backward: Backward,
+    structure: Structure | None,
+    index: Tensor,
+) -> Radius:
+    """How far apart the members of some voters may be, if these are groups."""
+    return radius_of_groups(
+        votes.candidates.pick(index),
         residual,
         backward,
         structure,
-        counts=functional.one_hot(votes.label, backward.classes).to(votes.share),
+        counts=functional.one_hot(votes.label[index], backward.classes).to(votes.share),
     )
-    return _agree(votes, radius)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +136,7 @@ class _Votes:
     error: Tensor
 
 
-def _agree(votes: _Votes, radius: Radius) -> Share | None:
+def _agree(votes: _Votes, radius: Callable[[Tensor], Radius]) -> Share | None:
     """The smallest share of some voters who are no groups."""
     order = votes.share.argsort()
     share, error = votes.share[order], votes.error[order]
@@ -132,9 +150,12 @@ def _agree(votes: _Votes, radius: Radius) -> Share | None:
         value = float((weight * share[near]).sum() / weight.sum())
         # The clearest of them say how well they agree.
         clear = near & (error <= _CLEAR * error[near].min())
+        clear &= clear.cumsum(0) <= _VOTERS
         agreement = float((share[clear] / value - 1).abs().max() + error[clear].max() / ROUNDING)
-        among = radius.pick(order[clear])
-        if among.if_all(agreement) <= _ANCHOR and not _by_chance(len(share), clear, agreement):
+        if _by_chance(len(share), clear, agreement):
+            continue
+        asked = torch.zeros_like(clear).index_put((order[clear],), clear.new_ones(()))
+        if radius(asked).if_all(agreement) <= _ANCHOR:
             neurons = votes.candidates.neurons[order[near]]
             return Share(
                 value,
