@@ -13,6 +13,7 @@ or several where a sample has copies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +43,9 @@ _ANCHOR = 0.0125
 
 _VOTERS = 24
 """So many of those that agree are asked whether they may be groups."""
+
+_CLUSTERS = 8
+"""So many shares, those with the most voters, are looked at."""
 
 _CLEAR = 4.0
 """How much larger than the least error that of a voter may be that says how well they agree."""
@@ -137,33 +141,45 @@ class _Votes:
 
 
 def _agree(votes: _Votes, radius: Callable[[Tensor], Radius]) -> Share | None:
-    """The smallest share of some voters who are no groups."""
-    order = votes.share.argsort()
-    share, error = votes.share[order], votes.error[order]
-    done = torch.zeros_like(share, dtype=torch.bool)
-    for i in range(len(share)):
-        if bool(done[i]):
-            continue
-        near = (share / share[i] - 1).abs() <= SLACK * (error + error[i])
-        done |= near
-        weight = 1.0 / error[near].square()
-        value = float((weight * share[near]).sum() / weight.sum())
-        # The clearest of them say how well they agree.
-        clear = near & (error <= _CLEAR * error[near].min())
-        clear &= clear.cumsum(0) <= _VOTERS
-        agreement = float((share[clear] / value - 1).abs().max() + error[clear].max() / ROUNDING)
-        if _by_chance(len(share), clear, agreement):
-            continue
-        asked = torch.zeros_like(clear).index_put((order[clear],), clear.new_ones(()))
-        if radius(asked).if_all(agreement) <= _ANCHOR:
-            neurons = votes.candidates.neurons[order[near]]
-            return Share(
-                value,
-                float(weight.sum().rsqrt()) / ROUNDING,
-                int(near.sum()),
-                only=int(neurons[0]) if len(neurons) == 1 else None,
-            )
-    return None
+    """The smallest share of voters who are no groups, of those that most of them agree on."""
+    anchored = [near for near in _clusters(votes) if _if_all(votes, near, radius) <= _ANCHOR]
+    if not anchored:
+        return None
+    near = min(anchored, key=lambda near: float(votes.share[near].min()))
+    share, weight = votes.share[near], 1.0 / votes.error[near].square()
+    neurons = votes.candidates.neurons[near]
+    return Share(
+        value=float((weight * share).sum() / weight.sum()),
+        error=float(weight.sum().rsqrt()) / ROUNDING,
+        voters=len(share),
+        only=int(neurons[0]) if len(neurons) == 1 else None,
+    )
+
+
+def _clusters(votes: _Votes) -> list[Tensor]:
+    """Masks of voters who agree within their errors, the largest few."""
+    share, error = votes.share, votes.error
+    left = torch.ones_like(share, dtype=torch.bool)
+    found = []
+    for i in share.argsort().tolist():
+        if bool(left[i]):
+            near = left & ((share / share[i] - 1).abs() <= SLACK * (error + error[i]))
+            found.append(near)
+            left &= ~near
+    return sorted(found, key=lambda near: -int(near.sum()))[:_CLUSTERS]
+
+
+def _if_all(votes: _Votes, near: Tensor, radius: Callable[[Tensor], Radius]) -> float:
+    """How far members may be apart if all voters who agree are groups."""
+    share, error = votes.share, votes.error
+    # The clearest of them say how well they agree.
+    clear = near & (error <= _CLEAR * error[near].min())
+    clear &= clear.cumsum(0) <= _VOTERS
+    middle = float(share[clear].median())
+    agreement = float((share[clear] / middle - 1).abs().max() + error[clear].max() / ROUNDING)
+    if _by_chance(len(share), clear, agreement):
+        agreement = math.inf
+    return radius(clear).if_all(agreement)
 
 
 def _by_chance(count: int, clear: Tensor, agreement: float) -> bool:
