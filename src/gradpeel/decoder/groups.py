@@ -140,10 +140,11 @@ def radius_of_groups(
     (first, bent, heavier), (hinges, across, other) = found
     needed = min(_NEURONS, z.shape[1]) - 1
     return Radius(
-        along=torch.minimum(bent, first[:, 0]) * size,
+        # At the origin there is no line through it.
+        along=torch.where(size > 0, torch.minimum(bent, first[:, 0]) * size, 0.0),
         across=torch.minimum(across, hinges[:, needed]),
         hinges=hinges,
-        weight_along=heavier / size.square(),
+        weight_along=torch.where(size > 0, heavier / size.square(), 0.0),
         weight_across=other,
     )
 
