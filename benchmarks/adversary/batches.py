@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.adversary.scenes import Scene, Setting, network, plain, take
+from benchmarks.adversary.scenes import Scene, Setting, plain, take
 from benchmarks.adversary.truth import Yardstick
 
 __all__ = [
@@ -29,12 +29,15 @@ __all__ = [
     "copies",
     "crowd",
     "integers",
+    "invisible",
+    "loud_and_quiet",
     "low_rank",
     "near_duplicates",
     "one_class",
     "one_hot",
     "pairs",
     "random_labels",
+    "repeated",
     "scalings",
     "segment",
     "skewed",
@@ -265,6 +268,37 @@ def copies(setting: Setting, *, count: int, same_label: bool = True) -> Scene:
     return scene.with_batch(torch.cat([scene.x, again]), torch.cat([scene.y, labels]))
 
 
+def repeated(setting: Setting, *, times: int) -> Scene:
+    """Every sample equally often: nothing but a stated size tells this from the samples once."""
+    scene = plain(setting, take(setting, count=max(1, setting.batch_size // times)))
+    return scene.with_batch(scene.x.repeat(times, 1), scene.y.repeat(times))
+
+
+def invisible(setting: Setting, *, share: float) -> Scene:
+    """Pairs that differ by what no neuron of the target sees; it has fewer neurons than features.
+
+    The update holds nothing but the sum of such a pair, so its mean passes every test that two
+    copies of it would pass.
+    """
+    setting = replace(setting, neurons=min(setting.neurons, setting.source.features // 2))
+    wanted = max(1, round(share * setting.batch_size / 2))
+    scene = plain(setting, take(setting, count=max(setting.batch_size - wanted, wanted)))
+    weight = next(scene.model.parameters()).detach()
+    x = scene.x[:wanted]
+    step = setting.source.x[take(setting, count=wanted)] - x
+    # The part of the step that lies in the span of the target's weights is taken out.
+    span = torch.linalg.qr(weight.T).Q
+    moved = x + step - (step @ span) @ span.T
+    return scene.with_batch(torch.cat([scene.x, moved]), torch.cat([scene.y, scene.y[:wanted]]))
+
+
+def loud_and_quiet(setting: Setting, *, decades: float) -> Scene:
+    """Samples of very different size, so that the errors of the large ones bury the small ones."""
+    scene = plain(setting)
+    sizes = 10 ** setting.rng.uniform(-decades, 0, size=(len(scene.x), 1))
+    return replace(scene, x=scene.x * _like(setting, sizes))
+
+
 def constants(setting: Setting, *, share: float) -> Scene:
     """Samples all of whose features are one number; some are zero, so that only biases fire."""
     scene = plain(setting)
@@ -334,9 +368,3 @@ def one_hot(setting: Setting, *, marks: int) -> Scene:
     kept, others = len(source.x), len(source.other_x)
     source = replace(source, y=source.y[:kept], other_y=source.other_y[:others])
     return plain(replace(setting, source=source))
-
-
-def with_labels_of(setting: Setting, scene: Scene, outputs: int) -> Scene:
-    """The same batch with labels of a network that has more or fewer outputs."""
-    y = torch.from_numpy(setting.rng.integers(outputs, size=len(scene.x)))
-    return replace(scene, y=y, model=network(setting, outputs=outputs))

@@ -7,6 +7,7 @@ number of cases and seeds alone.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -126,7 +127,12 @@ def _batches() -> Iterator[tuple[str, Family]]:
         f"{n} copies, drawn labels": partial(batches.copies, count=n, same_label=False)
         for n in (2, 5)
     }
-    yield "copies", Family(same | mixed)
+    repeated: dict[str, Make] = {
+        f"all {n} times": partial(batches.repeated, times=n) for n in (2, 5)
+    }
+    yield "copies", Family(same | mixed | repeated)
+    invisible = {name: partial(batches.invisible, share=s) for name, s in shares.items()}
+    yield "invisible pairs", Family(invisible)
     yield (
         "features",
         Family(
@@ -141,6 +147,8 @@ def _batches() -> Iterator[tuple[str, Family]]:
                 "standardised, one class": partial(batches.standardised, one=True),
                 "one-hot": partial(batches.one_hot, marks=1),
                 "bags of 10 words": partial(batches.one_hot, marks=10),
+                "loud and quiet, 2 decades": partial(batches.loud_and_quiet, decades=2),
+                "loud and quiet, 6 decades": partial(batches.loud_and_quiet, decades=6),
             },
             20,
         ),
@@ -212,13 +220,16 @@ def _networks() -> Iterator[tuple[str, Family]]:
         ),
     )
     outputs: dict[str, Make] = {
-        f"{n}": partial(networks.few_outputs, outputs=n) for n in (1, 2, 3, 10, 100, 1000)
+        f"{n}{', one label' * one_label}": partial(
+            networks.few_outputs, outputs=n, one_label=one_label
+        )
+        for n in (1, 2, 3, 10, 100, 1000)
+        for one_label in (False, True)
+        if n > 1 or not one_label
     }
-    one_label: dict[str, Make] = {
-        f"{n}, one label": partial(networks.few_outputs, outputs=n, one_label=True)
-        for n in (2, 10, 1000)
-    }
-    yield "outputs", Family(outputs | one_label)
+    many = {name: make for name, make in outputs.items() if name.startswith("1000")}
+    yield "outputs", Family({name: make for name, make in outputs.items() if name not in many})
+    yield "many outputs", Family(many, 8)
     yield (
         "tails",
         Family(
@@ -229,6 +240,7 @@ def _networks() -> Iterator[tuple[str, Family]]:
                 for kind in networks.TAILS
                 for one_class in (False, True)
             }
+            | {"dropout at the target": partial(networks.tail, kind="relu", at_target=True)}
         ),
     )
     losses = (
@@ -283,7 +295,7 @@ def _networks() -> Iterator[tuple[str, Family]]:
                 for method in ("SD-Ind", "SD-Mir", "SF-Ind", "TW-Ind")
                 for one_class in (False, True)
             },
-            24,
+            40,
             LARGE,
         ),
     )
@@ -391,7 +403,7 @@ FAMILIES: dict[str, Family] = {
 def plan(
     names: Iterable[str], datasets: tuple[str, ...], *, seeds: float = 1.0, small: bool = False
 ) -> list[Cell]:
-    """The cells of some families.
+    """The cells of some families, the first seed of all of them first.
 
     Args:
         names: of the families.
@@ -404,12 +416,20 @@ def plan(
         family = FAMILIES[name]
         sizes = SMALL if small and family.sizes in {MEDIUM, LARGE} else family.sizes
         for case in family.cases:
-            turn = zlib.crc32(f"{name}/{case}".encode())
+            first = zlib.crc32(f"{name}/{case}".encode())
             for dtype in family.dtypes:
                 for seed in range(max(1, round(seeds * family.seeds))):
-                    # One step more per turn of the data sets, so that each of them meets all sizes.
-                    at = turn // 7 + seed + seed // len(datasets)
-                    neurons, batch_size = sizes[at % len(sizes)]
-                    dataset = datasets[(turn + seed) % len(datasets)]
-                    cells.append(Cell(name, case, dataset, dtype, neurons, batch_size, seed))
-    return cells
+                    size, dataset = _turn(first, seed, len(sizes), len(datasets))
+                    cells.append(Cell(name, case, datasets[dataset], dtype, *sizes[size], seed))
+    return sorted(cells, key=lambda cell: cell.seed)
+
+
+def _turn(first: int, seed: int, sizes: int, datasets: int) -> tuple[int, int]:
+    """Which size and which data set a seed gets.
+
+    All pairs take turns. A stride near the golden section, prime to their number, makes the first
+    few differ in both.
+    """
+    pairs = sizes * datasets
+    stride = next(s for s in range(round(0.618 * pairs), 2 * pairs) if math.gcd(s, pairs) == 1)
+    return divmod((first + seed * stride) % pairs, datasets)

@@ -161,11 +161,7 @@ def with_loss(setting: Setting, *, loss: str, one: bool = False) -> Scene:
     return replace(scene, loss=gp.CrossEntropy(class_weights=tuple(weights.tolist())))
 
 
-def _layer_norm(_: np.random.Generator) -> list[nn.Module]:
-    return [nn.LayerNorm(WIDTH, dtype=torch.float64)]
-
-
-def _batch_norm(rng: np.random.Generator) -> list[nn.Module]:
+def _batch_norm(rng: np.random.Generator) -> nn.Module:
     """A batch norm after training, with statistics of its own."""
     norm = nn.BatchNorm1d(WIDTH, dtype=torch.float64)
     statistics = {
@@ -173,16 +169,17 @@ def _batch_norm(rng: np.random.Generator) -> list[nn.Module]:
         "running_var": torch.from_numpy(rng.uniform(0.5, 2.0, size=WIDTH)),
     }
     norm.load_state_dict(norm.state_dict() | statistics)
-    return [norm.eval()]
+    return norm.eval()
 
 
-def _residual(rng: np.random.Generator) -> list[nn.Module]:
+def _linear(rng: np.random.Generator) -> nn.Linear:
+    """A square layer by PyTorch's law, drawn from the generator given."""
     bound = WIDTH**-0.5
-    block = nn.Linear(WIDTH, WIDTH, dtype=torch.float64)
+    layer = nn.Linear(WIDTH, WIDTH, dtype=torch.float64)
     with torch.no_grad():
-        block.weight.copy_(torch.from_numpy(rng.uniform(-bound, bound, size=(WIDTH, WIDTH))))
-        block.bias.zero_()
-    return [Skip(nn.Sequential(block, nn.ReLU()))]
+        layer.weight.copy_(torch.from_numpy(rng.uniform(-bound, bound, size=(WIDTH, WIDTH))))
+        layer.bias.copy_(torch.from_numpy(rng.uniform(-bound, bound, size=WIDTH)))
+    return layer
 
 
 WIDTH = 48
@@ -193,21 +190,36 @@ TAILS: dict[str, Callable[[np.random.Generator], list[nn.Module]]] = {
     "gelu": lambda _: [nn.GELU()],
     "tanh": lambda _: [nn.Tanh()],
     "linear": lambda _: [],
-    "layer norm": lambda rng: [*_layer_norm(rng), nn.ReLU()],
-    "batch norm, evaluating": lambda rng: [*_batch_norm(rng), nn.ReLU()],
+    "three hidden layers": lambda rng: [
+        nn.ReLU(),
+        _linear(rng),
+        nn.ReLU(),
+        _linear(rng),
+        nn.ReLU(),
+    ],
+    "layer norm": lambda _: [nn.LayerNorm(WIDTH, dtype=torch.float64), nn.ReLU()],
+    "batch norm, evaluating": lambda rng: [_batch_norm(rng), nn.ReLU()],
     "batch norm, training": lambda _: [nn.BatchNorm1d(WIDTH, dtype=torch.float64), nn.ReLU()],
     "dropout": lambda _: [nn.ReLU(), nn.Dropout(0.5)],
-    "residual": lambda rng: [nn.ReLU(), *_residual(rng)],
+    "residual": lambda rng: [nn.ReLU(), Skip(nn.Sequential(_linear(rng), nn.ReLU()))],
 }
-"""What stands between the second and the third layer."""
+"""What stands between the second and the last layer."""
 
 
-def tail(setting: Setting, *, kind: str, one: bool = False) -> Scene:
-    """A deeper tail."""
+def tail(setting: Setting, *, kind: str, one: bool = False, at_target: bool = False) -> Scene:
+    """A deeper tail.
+
+    Args:
+        setting: what to draw from.
+        kind: one of `TAILS`.
+        one: whether all samples are of one class.
+        at_target: whether a dropout stands right behind the target, which hides the next layer.
+    """
     scene = one_class(setting) if one else plain(setting)
     modules = list(network(setting, hidden=(WIDTH,)))
+    front = [*modules[:2], nn.Dropout(0.3), modules[2]] if at_target else modules[:3]
     between = TAILS[kind](setting.rng)
-    return replace(scene, model=nn.Sequential(*modules[:3], *between, modules[-1]))
+    return replace(scene, model=nn.Sequential(*front, *between, modules[-1]))
 
 
 def designed(setting: Setting, *, method: str, one: bool = False) -> Scene:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import gradpeel as gp
@@ -19,6 +20,19 @@ __all__ = ["Scene", "Setting", "Source", "honest", "network", "plain", "take"]
 
 STATED = 0.6
 """Share of the scenes in which the update states its batch size, unless a family is about that."""
+
+
+LARGEST = 32
+"""Largest height and width of a picture."""
+
+
+def _middle(pictures: NDArray[np.float64]) -> Tensor:
+    """The middle of pictures that are too large; anything else as it is."""
+    margin = (pictures.shape[1] - LARGEST) // 2
+    if pictures.ndim < 3 or margin <= 0:
+        return torch.from_numpy(pictures)
+    part = slice(margin, margin + LARGEST)
+    return torch.from_numpy(pictures[:, part, part])
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +59,20 @@ class Source:
 
     @classmethod
     def load(cls, name: str, data_dir: Path | None) -> Source:
-        """Load an embedded data set by name, or `<name>.npz` from a folder if it is there."""
+        """Load an embedded data set by name, or `<name>.npz` from a folder if it is there.
+
+        Of pictures larger than `LARGEST` the middle is taken: rounds have to be small and many.
+        """
         file = None if data_dir is None else data_dir / f"{name}.npz"
         dataset = load_cached(file if file is not None and file.exists() else name)
+        x, other_x = _middle(dataset.x_train), _middle(dataset.x_test)
         return cls(
-            x=torch.from_numpy(dataset.x_train).flatten(1),
+            x=x.flatten(1),
             y=torch.from_numpy(dataset.y_train),
-            other_x=torch.from_numpy(dataset.x_test).flatten(1),
+            other_x=other_x.flatten(1),
             other_y=torch.from_numpy(dataset.y_test),
             classes=dataset.classes,
-            shape=dataset.sample_shape,
+            shape=tuple(x.shape[1:]),
         )
 
     @property

@@ -31,7 +31,7 @@ __all__ = ["FALSE", "RIGHT", "Claims", "Truth", "Verdict", "Yardstick", "claims_
 RIGHT = 0.01
 FALSE = 0.05
 
-REFERENCE = 300
+REFERENCE = 200
 """Samples that a unit is measured on."""
 
 CONSTANT = 1e-6
@@ -164,7 +164,7 @@ class Verdict:
         inexact: of these, neither right nor false.
         false: of these, beyond `FALSE` of every true sample.
         wrong_labels: certified samples that are not false and have a label that no true sample in
-            reach has, or has that often.
+            reach has, or more often than these have it.
         wrong_copies: those with more copies than there are samples in reach, or fewer than there
             are exact copies.
         repeats: claimed copies for which no true sample is left.
@@ -257,10 +257,12 @@ def _wrong_labels(claims: Claims, truth: Truth, in_reach: Tensor) -> int:
     if truth.y is None:
         return 0
     wrong = 0
-    for label, counts, near in zip(
-        claims.labels.tolist(), claims.label_counts, in_reach, strict=True
+    for label, copies, counts, near in zip(
+        claims.labels.tolist(), claims.copies.tolist(), claims.label_counts, in_reach, strict=True
     ):
         there = Counter(truth.y[near].tolist())
         said = Counter(counts) if counts else Counter([label] if label >= 0 else [])
-        wrong += bool(there) and not said <= there
+        # Where the number of copies is wrong, which is counted by itself, the kinds are compared.
+        fits = said <= there if copies <= there.total() else set(said) <= set(there)
+        wrong += bool(there) and not fits
     return wrong

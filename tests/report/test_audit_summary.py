@@ -107,7 +107,10 @@ def test_reachable_samples_are_named_with_a_reason(whole: Audit, printed: Printe
     )
     text = flat(printed(summary(found, data="digits")))
     assert text.startswith("4 of 8 samples")
-    assert "1 rough no. 7: certified, but off by more than 0.01 of the data's range" in text
+    assert (
+        "1 rough no. 7: certified, but off by more than 0.01 of the distance between samples"
+        in text
+    )
     assert "2 faint no. 2 and 5: reachable, but too little for float64: at most 3.0e-17 of" in text
     assert "1 missed no. 6: reachable, but the decoder stopped short" in text
 
@@ -186,7 +189,7 @@ def test_certificates_in_between_are_counted_by_themselves(whole: Audit, printed
     found = changed(whole, inexact=inexact, matches=whole.score.matches.where(~inexact, -1))
     text = flat(printed(summary(found, data="digits")))
     assert "False certificates none" in text
-    assert "Inexact certificates 2: off by 0.01 to 0.05 of the data's range" in text
+    assert "Inexact certificates 2: off by 0.01 to 0.05 of the distance between samples" in text
 
 
 def test_whole_batch_without_proof(whole: Audit, printed: Printed) -> None:

@@ -26,7 +26,8 @@ from gradpeel.scoring import FALSE, RIGHT, Outcome, Score
 __all__ = ["adversary", "comparison", "limits", "missing", "scene", "trust", "verdict"]
 
 EXACT = 1e-3
-"""Samples nearer than this to the true ones, in units of the data's range, are called exact."""
+"""Samples nearer than this to the true ones, relative to the typical distance between two samples,
+are called exact."""
 
 _WEIGHTS = {
     "keep": "the model's own weights",
@@ -37,7 +38,10 @@ _WEIGHTS = {
 }
 
 _WHY = {
-    Outcome.ROUGH: ("rough", f"certified, but off by more than {RIGHT:g} of the data's range"),
+    Outcome.ROUGH: (
+        "rough",
+        f"certified, but off by more than {RIGHT:g} of the distance between samples",
+    ),
     Outcome.FAINT: (
         "faint",
         "reachable, but too little for {precision}: at most {share} of what they were summed with",
@@ -151,8 +155,9 @@ def trust(audit: Audit) -> list[tuple[str, str]]:
         rows.append(("Worst error", f"{error}; the data runs from {low:.4g} to {high:.4g}"))
     rows.append(("False certificates", _fault(score.false_certificates)))
     if score.inexact_certificates:
-        between = f"off by {RIGHT:g} to {FALSE:g} of the data's range, neither right nor false"
-        rows.append(("Inexact certificates", f"{score.inexact_certificates}: {between}"))
+        between = f"off by {RIGHT:g} to {FALSE:g} of the distance between samples"
+        count = score.inexact_certificates
+        rows.append(("Inexact certificates", f"{count}: {between}, neither right nor false"))
     if score.repeats:
         rows.append(("Repeats", _fault(score.repeats)))
     if score.wrong_multiplicities:
