@@ -230,11 +230,18 @@ def _changed(**changes: Tensor | None) -> dict[str, Tensor]:
         ),
         (
             _state(["forward", "out"], [4, 6, 3]),
-            "forward: expected a path of free module names",
+            "forward: expected a path of free and plain module names",
         ),
         (
             _state(["net..0", "net..1"], [4, 6, 3]),
-            "net..0: expected a path of free module names",
+            "net..0: expected a path of free and plain module names",
+        ),
+        *(
+            (
+                _state(["0", name], [4, 6, 3]),
+                f"{name}: expected a path of free and plain module names",
+            )
+            for name in ('a") or print("hello") or ("', "it's", "a\\", "a\nb", "a\x00b", "class")
         ),
         (
             _state(["a.0", "b.0", "a.1"], [4, 6, 5, 3]),

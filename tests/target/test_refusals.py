@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,15 @@ class ByHand(nn.Linear):
 def tied() -> nn.Module:
     model = nn.Sequential(dense(8, 8), nn.ReLU(), nn.Linear(8, 8))
     model[2].weight = model[0].weight
+    return model
+
+
+HOSTILE = 'a") if open(str(1 / 0)) else getattr(self, "one'
+
+
+def with_parameter(name: str) -> nn.Module:
+    model = nn.Sequential(dense(), nn.ReLU(), nn.Linear(8, 4))
+    model.register_parameter(name, nn.Parameter(torch.ones(1)))
     return model
 
 
@@ -464,6 +474,20 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
             NOT_YET("Quantised '0' is quantised"),
             NOT_YET("Quantised '0' in front of the target: gradpeel cannot undo it"),
         ],
+    ),
+    "a name that would be run as code": (
+        lambda: nn.Sequential(
+            OrderedDict([("one", dense()), ("relu", nn.ReLU()), (HOSTILE, nn.Linear(8, 4))])
+        ),
+        [NOT_YET(f"{HOSTILE!r} cannot be written in a line of code, as torch.fx does: rename it")],
+    ),
+    "a parameter with such a name": (
+        lambda: with_parameter("x\n"),
+        [NOT_YET("'x\\n' cannot be written in a line of code, as torch.fx does: rename it")],
+    ),
+    "a keyword for a name": (
+        lambda: Written(lambda n, x: n.two(n.one(x).relu()), **{"lambda": dense()}),
+        [NOT_YET("'lambda' cannot be written in a line of code, as torch.fx does: rename it")],
     ),
     "compiled": (
         lambda: torch.jit.script(nn.Sequential(dense(), nn.ReLU())),

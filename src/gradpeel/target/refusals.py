@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
+from gradpeel.checks import is_plain_name
 from gradpeel.errors import (
     ImpossibleModelError,
     ModelError,
@@ -65,6 +66,17 @@ def reasons_unreadable(model: nn.Module) -> list[ModelError]:
             ModelSettingError(
                 f"{named(modules, empty)} without weights yet: "
                 "load them, or run the model once on a batch"
+            )
+        )
+    odd = [
+        name
+        for name, _ in (*model.named_modules(), *model.named_parameters(), *model.named_buffers())
+        if not all(map(is_plain_name, name.split(".")))
+    ]
+    if odd:
+        reasons.append(
+            UnsupportedModelError(
+                f"{odd[0]!r} cannot be written in a line of code, as torch.fx does: rename it"
             )
         )
     wrapper = type(model).__name__
