@@ -82,6 +82,10 @@ def test_a_seed_names_a_network(init: Literal["paper", "torch"]) -> None:
             {"hidden": (7, 0)},
             "features=12, hidden=(7, 0), classes=3: expected positive sizes",
         ),
+        (
+            {"hidden": (7, 10**30)},
+            f"a layer of {10**30} neurons or inputs: expected at most 2147483648",
+        ),
         ({"init": "zeros"}, "init='zeros': expected 'paper' or 'torch'"),
         ({"sigma": 0.0}, "sigma=0.0: expected a positive number"),
         ({"sample_shape": (5, 5)}, "sample_shape=(5, 5): expected 12 values in all"),

@@ -34,6 +34,8 @@ from gradpeel.errors import InputError
 
 __all__ = ["mlp", "mlp_from_state"]
 
+MAX_WIDTH = 2**31
+
 
 def mlp(
     features: int,
@@ -71,6 +73,10 @@ def mlp(
         raise InputError(
             f"features={features}, hidden={tuple(hidden)}, classes={classes}: "
             "expected positive sizes"
+        )
+    if max(widths) > MAX_WIDTH:
+        raise InputError(
+            f"a layer of {max(widths)} neurons or inputs: expected at most {MAX_WIDTH}"
         )
     if init not in {"paper", "torch"}:
         raise InputError(f"init={init!r}: expected 'paper' or 'torch'")

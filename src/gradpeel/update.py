@@ -29,7 +29,7 @@ from torch import Tensor
 
 from gradpeel.checks import check_dense, count_not_finite
 from gradpeel.errors import InputError
-from gradpeel.files import Header, Npz, replacing, write_npz
+from gradpeel.files import Header, Npz, is_file, replacing, write_npz
 
 __all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
 
@@ -167,7 +167,7 @@ def load_tensors(
         InputError: missing or damaged file, another format, pickled content, or too large.
     """
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"{path}: no such file")
     if path.suffix not in (".safetensors", ".npz"):
         raise InputError(f"{path}: expected a file ending in .safetensors or .npz")

@@ -48,6 +48,8 @@ TABLE = [
     ("audit --data digits --features raw --out out", "features='raw': digits holds pixels"),
     # the network and the design; how typer words the end of its lines is typer's business
     (f"{AUDIT} --neurons 0", "Invalid value for '--neurons'"),
+    (f"{AUDIT} --neurons {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
+    (f"{AUDIT} --hidden {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
     (f"{AUDIT} --hidden 0", "hidden='0': expected positive integers such as 256,128"),
     (f"{AUDIT} --hidden wide", "hidden='wide': expected positive integers such as 256,128"),
     (f"{AUDIT} --seed -1", "Invalid value for '--seed'"),
