@@ -25,6 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gradpeel.checks import check_data_range, check_module
 from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
@@ -53,7 +54,7 @@ from gradpeel.decoder.tolerances import (
 from gradpeel.decoder.unproven import Reading
 from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
-from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.losses import CrossEntropy, Loss, check_loss
 from gradpeel.target import Target, split
 from gradpeel.update import Update
 
@@ -144,9 +145,12 @@ class Peeling:
     ) -> None:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
+        check_module(model)
+        check_loss(loss, may_be_unknown=True)
+        check_data_range(data_range)
         # An empty tensor knows which of several devices of a kind it is on.
         where = torch.empty(0, device=with_float64(choose(device))).device
-        home = next(model.parameters()).device
+        home = next((parameter.device for parameter in model.parameters()), where)
         if with_float64(home) != home:
             model = copy.deepcopy(model).to(where)
         if any(g.device != where for g in update.gradients.values()):
@@ -155,8 +159,6 @@ class Peeling:
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
         _check_belongs(model, target, update, whole=loss is not None)
-        if data_range is not None and not data_range[0] < data_range[1]:
-            raise InputError(f"data_range={data_range}: expected the smaller value first")
         # A shape that does not fit is told now, not after the cascade.
         empty = target.bias.new_zeros(0, target.features)
         target.front.invert(empty, sample_shape)
