@@ -12,8 +12,10 @@ from benchmarks.browsing import find_chromium
 
 
 def _take(what: str, out: Path) -> None:
-    if find_chromium() is None and not os.environ.get("GRADPEEL_REQUIRE_CHROMIUM"):
-        pytest.skip("no browser is installed")
+    if not os.environ.get("GRADPEEL_REQUIRE_CHROMIUM"):
+        pytest.importorskip("playwright", reason="no browser: playwright is not installed")
+        if find_chromium() is None:
+            pytest.skip("no browser is installed")
     # In a process of its own: one holds one Playwright, and other tests have it.
     root = Path(__file__).parents[2]
     subprocess.run(

@@ -41,6 +41,19 @@ def test_an_error_becomes_part_of_the_answer(monkeypatch: pytest.MonkeyPatch) ->
     assert finished.measurement is None
 
 
+@pytest.fixture
+def ray() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+
+
+# Two of them at once would share two cores, and one kills the workers of Ray.
+with_ray = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("ray"),
+    pytest.mark.xdist_group("ray"),
+]
+
+
 @pytest.mark.parametrize("engine", [LocalEngine, RayEngine])
 def test_workers_must_be_a_positive_number(engine: type[LocalEngine | RayEngine]) -> None:
     with pytest.raises(InputError, match="workers=0: expected a positive integer"):

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ def plan(tmp_path: Path) -> Path:
     path = tmp_path / "plan.toml"
     path.write_text(PLAN)
     return path
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Processes started here hear Ctrl-C, also where the shell runs the tests in its background.
+
+    Such a shell has its processes ignore SIGINT, and they hand that on to those they start; a
+    signal with a handler goes back to its default there.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _start(plan: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:

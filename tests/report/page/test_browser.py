@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Browser
 
 from gradpeel import Audit, Report, report
 from gradpeel.datasets import Dataset

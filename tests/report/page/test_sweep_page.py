@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, ViewportSize
 
 from gradpeel.paper import published_rates
 from gradpeel.report.page.sweep_charts import heat_maps, line_panels, noise_panels
