@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -41,17 +42,9 @@ def test_an_error_becomes_part_of_the_answer(monkeypatch: pytest.MonkeyPatch) ->
     assert finished.measurement is None
 
 
-@pytest.fixture
-def ray() -> None:
-    pytest.importorskip("ray", reason="Ray is not installed")
-
-
-# Two of them at once would share two cores, and one kills the workers of Ray.
-with_ray = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("ray"),
-    pytest.mark.xdist_group("ray"),
-]
+WITHOUT_RAY = find_spec("ray") is None
+needs_ray = pytest.mark.skipif(WITHOUT_RAY, reason="Ray is not installed")
+one_after_another = pytest.mark.xdist_group("ray")  # each starts a Ray that takes every core
 
 
 @pytest.mark.parametrize("engine", [LocalEngine, RayEngine])
@@ -74,6 +67,8 @@ def test_workers_measure_what_this_process_would() -> None:
 
 
 @pytest.mark.slow
+@needs_ray
+@one_after_another
 def test_local_and_ray_give_identical_rows(tmp_path: Path) -> None:
     local = sweep(PLAN, tmp_path / "local", engine=LocalEngine(2))
     ray = sweep(PLAN, tmp_path / "ray", engine=RayEngine(2))
@@ -99,20 +94,31 @@ def test_a_cell_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
 
 
 def _kill_ray_workers() -> int:
-    """Kill the processes that run Ray's tasks; Ray names them so."""
+    """Kill the processes that run this process's Ray tasks; Ray names them so."""
     killed = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             runs_tasks = (folder / "cmdline").read_bytes().startswith(b"ray::_attempt")
+            if runs_tasks and _is_below_this_process(folder.name):
+                os.kill(int(folder.name), signal.SIGKILL)
+                killed += 1
         except OSError:  # it ended meanwhile
             continue
-        if runs_tasks:
-            os.kill(int(folder.name), signal.SIGKILL)
-            killed += 1
     return killed
 
 
+def _is_below_this_process(process: str) -> bool:
+    while process != "0":
+        if int(process) == os.getpid():
+            return True
+        # The fields behind the name, which may hold anything: state, parent, ...
+        process = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
+    return False
+
+
 @pytest.mark.slow
+@needs_ray
+@one_after_another
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
 def test_ray_runs_the_cells_of_lost_workers_again() -> None:
     cells = [replace(CELL, seed=seed, batch_size=64, neurons=1000) for seed in range(40)]
@@ -128,10 +134,11 @@ def test_ray_runs_the_cells_of_lost_workers_again() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [LocalEngine(1), RayEngine(1)])
-def test_data_that_is_gone_stops_the_sweep(engine: LocalEngine | RayEngine) -> None:
+@one_after_another
+@pytest.mark.parametrize("engine", [LocalEngine, pytest.param(RayEngine, marks=needs_ray)])
+def test_data_that_is_gone_stops_the_sweep(engine: type[LocalEngine | RayEngine]) -> None:
     with pytest.raises(InputError, match="gone: no such data set"):
-        list(engine.run([replace(CELL, dataset="gone")], DeadlySource()))
+        list(engine(1).run([replace(CELL, dataset="gone")], DeadlySource()))
 
 
 @pytest.mark.slow

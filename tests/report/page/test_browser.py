@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ from gradpeel import Audit, Report, report
 from gradpeel.datasets import Dataset
 from gradpeel.report.words import printable
 from opened_page import Opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Open = Callable[..., Opened]
 KINDS = ["whole", "part", "nothing", "doubled", "unlabelled", "records", "unnamed", "without"]
