@@ -71,10 +71,10 @@ def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     mkdir = os.mkdir
 
-    def refusing(path: str, *args: int, **kwargs: int | None) -> None:
+    def refusing(path: str, mode: int = 0o777) -> None:
         if Path(path).resolve().is_relative_to(folder):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-        mkdir(path, *args, **kwargs)
+        mkdir(path, mode)
 
     monkeypatch.setattr(os, "mkdir", refusing)
     return folder

@@ -44,7 +44,6 @@ def test_an_error_becomes_part_of_the_answer(monkeypatch: pytest.MonkeyPatch) ->
 
 WITHOUT_RAY = find_spec("ray") is None
 needs_ray = pytest.mark.skipif(WITHOUT_RAY, reason="Ray is not installed")
-one_after_another = pytest.mark.xdist_group("ray")  # each starts a Ray that takes every core
 
 
 @pytest.mark.parametrize("engine", [LocalEngine, RayEngine])
@@ -68,7 +67,6 @@ def test_workers_measure_what_this_process_would() -> None:
 
 @pytest.mark.slow
 @needs_ray
-@one_after_another
 def test_local_and_ray_give_identical_rows(tmp_path: Path) -> None:
     local = sweep(PLAN, tmp_path / "local", engine=LocalEngine(2))
     ray = sweep(PLAN, tmp_path / "ray", engine=RayEngine(2))
@@ -118,7 +116,6 @@ def _is_below_this_process(process: str) -> bool:
 
 @pytest.mark.slow
 @needs_ray
-@one_after_another
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc")
 def test_ray_runs_the_cells_of_lost_workers_again() -> None:
     cells = [replace(CELL, seed=seed, batch_size=64, neurons=1000) for seed in range(40)]
@@ -134,7 +131,6 @@ def test_ray_runs_the_cells_of_lost_workers_again() -> None:
 
 
 @pytest.mark.slow
-@one_after_another
 @pytest.mark.parametrize("engine", [LocalEngine, pytest.param(RayEngine, marks=needs_ray)])
 def test_data_that_is_gone_stops_the_sweep(engine: type[LocalEngine | RayEngine]) -> None:
     with pytest.raises(InputError, match="gone: no such data set"):
