@@ -118,7 +118,7 @@ def test_attack_strength_has_a_floor(floor: Floor) -> None:
     assert np.mean([row.recovered for row in rows]) > once
 
 
-# What two classes tell of a sample is too little for a certificate in float32.
+# Of two classes in float32 nothing is certified: what is, would have to be right all the same.
 FLOAT32 = {"digits": 0.8, "photos": 0.8, "breast_cancer": 0.0}
 
 
