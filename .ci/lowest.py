@@ -1,7 +1,4 @@
-"""Print what the oldest releases are that pyproject.toml admits, as constraints for pip.
-
-    python3 .ci/lowest.py > lowest.txt
-"""
+"""Print the oldest releases that pyproject.toml admits, as constraints for pip."""
 
 from __future__ import annotations
 

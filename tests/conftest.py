@@ -25,8 +25,11 @@ torch.set_num_threads(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first: a slow one is no use while a fast one fails. A browser is slow."""
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        needs = getattr(item, "fixturenames", ())
+        if "browser" in needs:
             item.add_marker("slow")
+        if "data_dir" in needs:
+            item.add_marker("real_data")
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
