@@ -118,7 +118,7 @@ def test_attack_strength_has_a_floor(floor: Floor) -> None:
     assert np.mean([row.recovered for row in rows]) > once
 
 
-# Of two classes in float32 nothing is certified: what is, would have to be right all the same.
+# The loss gradients of two classes are parallel: in float32 they prove too little (sharp-edges.md).
 FLOAT32 = {"digits": 0.8, "photos": 0.8, "breast_cancer": 0.0}
 
 
