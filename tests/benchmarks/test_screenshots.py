@@ -19,9 +19,9 @@ def test_pictures_of_terminal_and_page_are_taken(tmp_path: Path) -> None:
             pytest.skip("no browser is installed")
     # In a process of its own: one holds one Playwright, and other tests have it.
     root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "benchmarks.screenshots", "--out", str(tmp_path)]
     subprocess.run(
-        [sys.executable, "-m", "benchmarks.screenshots", "--out", tmp_path]
-        + ["--only", "terminal", "digits"],
+        [*command, "--only", "terminal", "digits"],
         cwd=root,
         env=os.environ
         | {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
