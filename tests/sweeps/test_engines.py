@@ -46,6 +46,12 @@ WITHOUT_RAY = find_spec("ray") is None
 needs_ray = pytest.mark.skipif(WITHOUT_RAY, reason="Ray is not installed")
 
 
+@pytest.fixture(autouse=True)
+def _ray_is_no_second_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's workers step back for every other process; beside other tests they would hardly run."""
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+
+
 @pytest.mark.parametrize("engine", [LocalEngine, RayEngine])
 def test_workers_must_be_a_positive_number(engine: type[LocalEngine | RayEngine]) -> None:
     with pytest.raises(InputError, match="workers=0: expected a positive integer"):
