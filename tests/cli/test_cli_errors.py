@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -46,19 +47,13 @@ TABLE = [
     (f"{AUDIT} --batch-size -3", "batch_size=-3: expected a positive integer"),
     (f"{AUDIT} --batch-size 25", "batch_size=25: tiny has 24 training samples"),
     ("audit --data digits --features raw --out out", "features='raw': digits holds pixels"),
-    # the network and the design; how typer words the end of its lines is typer's business
-    (f"{AUDIT} --neurons 0", "Invalid value for '--neurons'"),
+    # the network and the design
     (f"{AUDIT} --neurons {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
     (f"{AUDIT} --hidden {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
     (f"{AUDIT} --hidden 0", "hidden='0': expected positive integers such as 256,128"),
     (f"{AUDIT} --hidden wide", "hidden='wide': expected positive integers such as 256,128"),
-    (f"{AUDIT} --seed -1", "Invalid value for '--seed'"),
-    (f"{AUDIT} --design foo", "Invalid value for '--design'"),
-    (f"{AUDIT} --dtype int8", "Invalid value for '--dtype'"),
-    (f"{AUDIT} --batch-size many", "Invalid value for '--batch-size'"),
     (f"{AUDIT} --noise -1", "noise=-1.0: expected a number of at least 0"),
     (f"{AUDIT} --noise nan", "noise=nan: expected a number of at least 0"),
-    (f"{AUDIT} --loss hinge", "Invalid value for '--loss'"),
     (f"{AUDIT} --label-smoothing 1", "label_smoothing=1.0: expected a number from 0 to below 1"),
     (
         f"{AUDIT} --loss mean-squared-error --label-smoothing 0.1",
@@ -78,7 +73,6 @@ TABLE = [
     (f"{AUDIT} --out full", "full: holds files: expected a new or an empty directory"),
     (f"{AUDIT} --out tiny.npz", "tiny.npz: is a file: expected a new or an empty directory"),
     ("demo --out full", "full: holds files: expected a new or an empty directory"),
-    ("demo --seed -1", "Invalid value for '--seed'"),
     # the update and its model
     (PEEL.replace("update.s", "none.s"), "none.safetensors: no such file"),
     (PEEL.replace("model.s", "none.s"), "none.safetensors: no such file"),
@@ -125,6 +119,17 @@ TABLE = [
         "peel update.safetensors --weights model.safetensors --shape 2,3",
         "shape=2,3: only the file that --samples writes has a shape",
     ),
+]
+
+# Typer checks these, and how it words what it says is its own business.
+TYPER = [
+    f"{AUDIT} --neurons 0",
+    f"{AUDIT} --seed -1",
+    f"{AUDIT} --design foo",
+    f"{AUDIT} --dtype int8",
+    f"{AUDIT} --batch-size many",
+    f"{AUDIT} --loss hinge",
+    "demo --seed -1",
 ]
 
 
@@ -188,6 +193,17 @@ def test_bad_input_is_told_in_one_line(files: Path, command: str, message: str) 
     assert not Path("out").exists()
 
 
+@pytest.mark.parametrize("command", TYPER)
+def test_a_wrong_value_of_an_option_is_told_in_one_line(files: Path, command: str) -> None:
+    before = listing(files)
+    finished = run(command)
+    assert (finished.exit_code, finished.stdout) == (2, "")
+    assert finished.stderr.startswith("error: ")
+    assert command.split()[-2] in finished.stderr  # which option
+    assert finished.stderr.count("\n") == 1
+    assert listing(files) == before
+
+
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
     "good",
@@ -225,7 +241,7 @@ def test_a_place_that_cannot_be_written_is_told() -> None:
     finished = run(f"{AUDIT} --out text.txt/below")
     assert finished.exit_code == 2
     assert finished.stderr.startswith("error: ")
-    assert "Not a directory" in finished.stderr
+    assert os.strerror(errno.ENOTDIR) in finished.stderr
     assert finished.stderr.count("\n") == 1
 
 

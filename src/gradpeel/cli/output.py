@@ -30,7 +30,8 @@ def private_directory(path: Path) -> Iterator[Path]:
         path: a directory that is empty or does not exist yet; missing parents are made.
 
     Raises:
-        InputError: `path` is a file, or a directory that holds something.
+        InputError: `path` is a file, a directory that holds something, or in a place that cannot
+            be written to.
     """
     check_path(path)
     exists = path.is_dir()
@@ -41,7 +42,11 @@ def private_directory(path: Path) -> Iterator[Path]:
     # On the same file system as `path`, so that moving is renaming. Inside it where it exists: it
     # may be the one place the user can write to, such as a volume of a container.
     home = path if exists else next(above for above in path.absolute().parents if above.exists())
-    with tempfile.TemporaryDirectory(dir=home, prefix=".gradpeel-") as temporary:
+    try:
+        temporary_directory = tempfile.TemporaryDirectory(dir=home, prefix=".gradpeel-")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with temporary_directory as temporary:
         draft = Path(temporary) / "draft"
         draft.mkdir(mode=0o700)
         yield draft

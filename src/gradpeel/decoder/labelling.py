@@ -21,7 +21,7 @@ from gradpeel.decoder.tolerances import SLACK
 __all__ = ["MOST_COPIES", "labels_of", "tally"]
 
 MOST_COPIES = 8
-"""Copies of one sample that are looked for."""
+"""Copies that are tried with the label that tells the total; the others have any number."""
 
 _WHOLE = 0.05
 """How far from a whole number a count may come out."""
@@ -51,8 +51,10 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
     inverse = torch.linalg.pinv(targets) if weightless else torch.linalg.inv(targets)
     # The counts are M * slope - offset.
     slope, offset = p @ inverse, g @ inverse
-    # The label that the network finds likeliest: its count gives M with the least error.
-    anchor = (slope * mass).argmax(1, keepdim=True)
+    # Of the labels that few copies have, the one that the network finds likeliest: its count gives
+    # M with the least error.
+    few = torch.where(offset > 0, slope * mass, slope * mass - 1.0)
+    anchor = few.argmax(1, keepdim=True)
     best = torch.zeros_like(p)
     least = p.new_full((len(p),), _WHOLE)
     for count in range(MOST_COPIES + 1):
@@ -61,7 +63,7 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
         # What whole numbers of copies weigh is known exactly, and must give the same numbers.
         total = (whole @ mass)[:, None]
         off = torch.maximum((total * slope - offset - whole).abs().amax(1), floor)
-        fits = (whole >= 0).all(1) & (total[:, 0] > 0) & (whole.sum(1) <= MOST_COPIES)
+        fits = (whole >= 0).all(1) & (total[:, 0] > 0)
         # In case of doubt the fewer: only clearly better ones replace what was found before.
         fits &= off < 0.5 * least
         best = torch.where(fits[:, None], whole, best)
