@@ -87,9 +87,10 @@ class Audit:
     seconds: float
 
     def __repr__(self) -> str:
+        score = self.score
         return (
-            f"Audit({self.design.name}: {self.score.recovered} of {self.score.batch_size} samples "
-            f"recovered, {self.score.false_certificates} false certificates)"
+            f"Audit({self.design.name}: {score.recovered} of {score.batch_size} samples recovered, "
+            f"{score.read} readable, {score.false_certificates} false certificates)"
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -108,6 +109,7 @@ class Audit:
             "noise": self.noise,
             "without_tail": self.without_tail,
             "recovered": score.recovered,
+            "readable": score.read,
             "recovery_rate": score.recovery_rate,
             "oracle_rate": score.oracle_rate,
             "baseline_rate": score.baseline_rate,

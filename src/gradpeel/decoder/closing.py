@@ -55,7 +55,8 @@ def close(
     share: Share | None,
     rank: int | None,
     sample_shape: tuple[int, ...] | None,
-    unproven: Callable[[Residual, Tensor], Reading],
+    certifies: bool,
+    unproven: Callable[[], Reading],
     trace: tuple[Round, ...],
     candidates_tested: int,
     everywhere: Evidence,
@@ -73,8 +74,8 @@ def close(
         share: the weight of one sample, where it could be told.
         rank: number of distinct samples, where that was asked for.
         sample_shape: shape of one sample, if known.
-        unproven: looks for what was read but not certified, given what is left without the
-            certified samples and (n, neurons) their sensitivities.
+        certifies: whether samples that were found are certified.
+        unproven: looks for what was read but not certified.
         trace: all looks at candidates.
         candidates_tested: number of candidates judged.
         everywhere: evidence that all samples have.
@@ -82,7 +83,7 @@ def close(
         ambiguous: sources of samples that the structure cannot tell from mixtures after all.
     """
     # Nobody is reported who is still on trial.
-    kept = _agrees(ledger, residual) & (ledger.chances <= CHANCE)
+    kept = _agrees(ledger, residual) & (ledger.chances <= CHANCE) & certifies
     alone = [Evidence.BIAS not in kind for kind in ledger.evidence]
     doubted = [source in ambiguous for source in ledger.sources.tolist()]
     if len(ledger):
@@ -112,7 +113,8 @@ def close(
     # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
     reproduced = gap <= math.sqrt(residual.grain)
     found = int(counts.sum(1).clamp(min=1).sum())
-    by_weight = None if share is None or update.reduction == "sum" else share.batch_size
+    tells = share is not None and share.proven and update.reduction == "mean"
+    by_weight = share.batch_size if share is not None and tells else None
     if backward is not None and update.reduction == "mean":
         total = float((counts.double() @ backward.targets.sum(1)).sum()) * backward.share
         everybody = bool(labelled.all()) and abs(total - 1) <= math.sqrt(residual.resolution)
@@ -145,15 +147,15 @@ def close(
         sources=ledger.sources[kept].cpu(),
         isolating=tuple(ledger.isolating[i] for i in places),
         unproven=Unproven(
-            partial(unproven, residual, known.sensitivities),
-            combinations=combinations,
+            unproven,
+            combinations=ledger.combinations(),
             gradient=gradient,
             invert=partial(_samples, target=target, sample_shape=sample_shape),
         ),
         trace=trace,
         candidates_tested=candidates_tested,
         batch_size=size,
-        share=None if share is None else share.value,
+        share=share.value if share is not None and share.proven else None,
         rank=rank,
         explained=max(0.0, 1.0 - gap),
         mismatch=mismatch,

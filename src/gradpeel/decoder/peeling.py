@@ -219,7 +219,7 @@ class Peeling:
         touched = everywhere = torch.ones_like(residual.quiet)
         self._learn_share(find(residual, everywhere, self._direction))
         if self._loss is not None and self._share is None:
-            return
+            return  # nobody has the direction of any label
         stage = Stage.STRICT
         while True:
             if not len(residual.live(everywhere)):
@@ -482,22 +482,39 @@ class Peeling:
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
-    def _unproven(self, left: Residual, known: Tensor) -> Reading:
-        """What the first look and the last hand out beyond the certified samples.
-
-        Args:
-            left: the residual without the certified samples.
-            known: (n, neurons) their sensitivities.
-        """
-        found = self._read(left, known)
+    def _unproven(self) -> Reading:
+        """What was read beyond the certified samples, by the first look, the last, or a guess."""
+        known = self._ledger.peeled.sensitivities
+        found = [self._read(self._residual, known)]
         if len(known):
-            sent = left.clone()
+            sent = self._residual.clone()
             sent.restore()
-            found = Reading.joined(self._read(sent, torch.zeros_like(known)), found)
-        return found.pick(found.mismatch.argsort(stable=True))
+            found.append(self._read(sent, torch.zeros_like(known)))
+        if not self._certifies:
+            found.append(self._conjectured())
+        reading = Reading.joined(*found)
+        return reading.pick(reading.mismatch.argsort(stable=True))
+
+    @property
+    def _certifies(self) -> bool:
+        """Whether what is found is certified: it is not where one sample's weight is a guess."""
+        return self._share is None or self._share.proven
+
+    def _conjectured(self) -> Reading:
+        """The samples that were found by a guess."""
+        ledger = self._ledger
+        one = torch.eye(len(ledger)).to(ledger.own)
+        return Reading(
+            ledger.sources,
+            torch.zeros_like(ledger.own),
+            -one,
+            ledger.residuals,
+            torch.zeros_like(ledger.sources),
+            torch.full_like(ledger.own, torch.inf),
+        )
 
     def _read(self, residual: Residual, known: Tensor) -> Reading:
-        """What a residual hands out that is nobody certified."""
+        """What a residual hands out that is nobody known."""
         everywhere = torch.ones_like(residual.quiet)
         candidates = find(residual, everywhere, self._direction).form(residual)
         if len(candidates):
@@ -510,10 +527,11 @@ class Peeling:
             mismatch = candidates.error
         groups = [self._groups.get(neuron, (0, math.inf)) for neuron in neurons.tolist()]
         sizes, radii = zip(*groups, strict=True) if groups else ((), ())
+        bias = residual.bias[neurons]
         return Reading(
             neurons,
-            residual.bias[neurons],
-            known[:, neurons].T,
+            1.0 / bias,
+            known[:, neurons].T / bias[:, None],
             mismatch,
             neurons.new_tensor(sizes),
             mismatch.new_tensor(radii),
@@ -536,6 +554,7 @@ class Peeling:
             share=self._share,
             rank=self._judge.structure.rank if self._judge.structure.asked else None,
             sample_shape=self._sample_shape,
+            certifies=self._certifies,
             unproven=self._unproven,
             trace=tuple(self._trace),
             candidates_tested=self._judge.tried,

@@ -65,6 +65,7 @@ class Share:
         value: the weight.
         error: its relative error.
         voters: how many candidates say so.
+        proven: they cannot all be groups whose members are far apart.
         only: the neuron that the only one of them was read from; None where there are several. What
             it weighs is no evidence for itself.
     """
@@ -72,6 +73,7 @@ class Share:
     value: float
     error: float
     voters: int
+    proven: bool
     only: int | None
 
     @property
@@ -85,7 +87,7 @@ class Share:
 def learn_share(
     readings: Readings, residual: Residual, backward: Backward, structure: Structure
 ) -> Share | None:
-    """Ask candidates for the share of one sample; None where nobody can tell.
+    """Ask candidates for the share of one sample: what most of them say, if nobody can prove it.
 
     Args:
         readings: where candidates of the whole update can be read.
@@ -99,11 +101,19 @@ def learn_share(
     ask = _by_direction if residual.has_next else _by_bias
     votes = ask(candidates, residual, backward)
     # The structure takes a while to find, and is hardly ever needed.
+    clusters = _clusters(votes)
     for space in (None, structure):
-        found = _agree(votes, partial(_radius, votes, residual, backward, space))
-        if found is not None:
-            return found
-    return None
+        radius = partial(_radius, votes, residual, backward, space)
+        anchored = [near for near in clusters if _if_all(votes, near, radius) <= _ANCHOR]
+        if anchored:
+            smallest = min(anchored, key=lambda near: float(votes.share[near].min()))
+            return _share(votes, smallest, proven=True)
+    if not clusters:
+        return None
+    # Groups weigh several times as much as a sample: of what many say, the least.
+    several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
+    smallest = min(several, key=lambda near: float(votes.share[near].min()))
+    return _share(votes, smallest, proven=False)
 
 
 def _radius(
@@ -140,18 +150,15 @@ class _Votes:
     error: Tensor
 
 
-def _agree(votes: _Votes, radius: Callable[[Tensor], Radius]) -> Share | None:
-    """The smallest share of voters who are no groups, of those that most of them agree on."""
-    anchored = [near for near in _clusters(votes) if _if_all(votes, near, radius) <= _ANCHOR]
-    if not anchored:
-        return None
-    near = min(anchored, key=lambda near: float(votes.share[near].min()))
+def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
+    """What some voters say together."""
     share, weight = votes.share[near], 1.0 / votes.error[near].square()
     neurons = votes.candidates.neurons[near]
     return Share(
         value=float((weight * share).sum() / weight.sum()),
         error=float(weight.sum().rsqrt()) / ROUNDING,
         voters=len(share),
+        proven=proven,
         only=int(neurons[0]) if len(neurons) == 1 else None,
     )
 

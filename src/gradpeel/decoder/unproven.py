@@ -1,8 +1,10 @@
 """Candidates that were read, but not certified: a server can look at them all the same.
 
 Two looks hand them out: the first, at the update as it was sent, and the last, at what the cascade
-left of it. Most of them are mixtures. Which are samples only somebody who knows the batch can tell;
-what speaks for a candidate is how nearly its gradient has the direction of some label's.
+left of it. Where nobody can tell what one sample weighs, the cascade goes by what most candidates
+say, and nothing that it finds is certified: then that is among them too. Most of the others are
+mixtures. Which are samples only somebody who knows the batch can tell; what speaks for a candidate
+is how nearly its gradient has the direction of some label's.
 
 Nothing is computed before it is asked for.
 """
@@ -28,8 +30,8 @@ class Reading:
 
     Attributes:
         neurons: (n,) the neuron each is read from.
-        bias: (n,) what it is divided by.
-        known: (n, certified) sensitivities of certified samples there, which are taken out first.
+        own: (n,) what of that neuron's gradient it is.
+        known: (n, known) what of samples that were found is taken out of it.
         mismatch: (n,) how far each is from consistent, relative; infinite where nothing tells.
         sizes: (n,) how many samples each weighs as much as, where it is the mean of a group whose
             members may lie apart; 0 where that is not known.
@@ -38,7 +40,7 @@ class Reading:
     """
 
     neurons: Tensor
-    bias: Tensor
+    own: Tensor
     known: Tensor
     mismatch: Tensor
     sizes: Tensor
@@ -69,8 +71,8 @@ class Unproven:
 
         Args:
             look: finds the candidates, ranked.
-            combinations: (certified, neurons) the certified samples as combinations of the rows of
-                the gradient.
+            combinations: (known, neurons) the samples that were found as combinations of the rows
+                of the gradient.
             gradient: (neurons, features) the target's weight gradient, as it was sent.
             invert: turns rows at the target's input into samples.
         """
@@ -118,6 +120,6 @@ class Unproven:
             index: (n,) which of them; all where not given. They are made anew with every call.
         """
         some = self._reading if index is None else self._reading.pick(index)
-        rows = functional.one_hot(some.neurons, len(self._gradient)).to(some.bias)
+        rows = functional.one_hot(some.neurons, len(self._gradient)) * some.own[:, None]
         rows -= some.known @ self._combinations
-        return self._invert(combine(rows / some.bias[:, None], self._gradient).cpu())
+        return self._invert(combine(rows, self._gradient).cpu())
