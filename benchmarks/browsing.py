@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
-from playwright.sync_api import Browser, sync_playwright
 
 import gradpeel as gp
 from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.designs import SolitonData
 from gradpeel.networks import mlp
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 __all__ = ["CHROMIUM", "OPTIONS", "audited", "browser", "find_chromium"]
 
@@ -36,6 +39,8 @@ def find_chromium() -> str | None:
 @contextmanager
 def browser() -> Iterator[Browser]:
     """Chromium without a window."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 -- only those who browse have it
+
     found = find_chromium()
     if found is None:
         raise SystemExit(f"no browser: none of {', '.join(CHROMIUM)} is installed")

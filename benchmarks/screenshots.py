@@ -52,15 +52,17 @@ def main() -> None:
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
-    parser.add_argument("--only", choices=sorted([*CASES, TERMINAL]))
+    parser.add_argument(
+        "--only", choices=sorted([*CASES, TERMINAL]), nargs="+", default=[*CASES, TERMINAL]
+    )
     given = parser.parse_args()
     pictures: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder, browser() as started:
-        for name in CASES if given.only is None else {given.only} & set(CASES):
+        for name in CASES.keys() & set(given.only):
             file = audited(load(name), *CASES[name]).save(Path(folder) / f"{name}.html")
             for scheme in ("light", "dark"):
                 pictures |= _taken(started, file, name, scheme)
-        if given.only in {None, TERMINAL}:
+        if TERMINAL in given.only:
             pictures[f"{TERMINAL}.png"] = _terminal(started)
     for path in write_files(given.out, pictures):
         path.chmod(0o644)  # of nobody's data

@@ -1,22 +1,51 @@
-"""What every test relies on: repeatable Hypothesis runs, one thread, the real data when present."""
+"""What every test relies on: repeatable Hypothesis runs, one thread, the real data when present.
+
+With `-n auto` the tests run on all cores, in processes of one thread each.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from xdist.scheduler import Scheduling
 
 settings.register_profile("gradpeel", deadline=None, derandomize=True)
 settings.load_profile("gradpeel")
 torch.set_num_threads(1)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at `-m "not slow"`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a slow one is no use while a fast one fails."""
+    """Fast tests first: a slow one is no use while a fast one fails. A browser is slow."""
+    for item in items:
+        needs = getattr(item, "fixturenames", ())
+        if "browser" in needs:
+            item.add_marker("slow")
+        if "data_dir" in needs:
+            item.add_marker("real_data")
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """Every process takes the next test when it is free.
+
+    Tests of engines are handed out together: each of them starts processes for all cores.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduler(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "engines" if "test_engines" in nodeid else nodeid
+
+    return Scheduler(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -411,13 +411,25 @@ class Wide:
         return Layer(torch.ones(3, 2).double(), torch.ones(3).double())
 
 
+WRONG_RANGES: list[Any] = [("a", "b"), (0, "1"), (0,), (0, 1, 2), (None, 1), (0, math.nan), "01", 1]
 X, Y = make_batch(24, 6, 4)
 MODEL = make_model(24, 20, 4)
 ERRORS: list[tuple[Callable[[], object], str]] = [
-    (lambda: audit(MODEL, X[:0], Y[:0]), "x: an empty batch: expected at least one sample"),
+    (lambda: audit(MODEL, X[:0], Y[:0]), "x of shape (0, 24): expected (batch, *sample_shape)"),
     (lambda: audit(MODEL, X, Y + 1), "y: labels "),
     (lambda: audit(MODEL, X, Y[:5]), "y: shape (5,): expected one label for each of 6 samples"),
-    (lambda: audit(MODEL, X / 0, Y), "x: holds values that are not finite"),
+    (lambda: audit(MODEL, X / 0, Y), "x: 144 of 144 values are not finite"),
+    (lambda: audit(MODEL, torch.tensor(1.0), Y), "x of shape (): expected (batch, *sample_shape)"),
+    (lambda: audit(MODEL, "x", Y), "x of type str: expected a tensor of numbers"),  # type: ignore[arg-type]
+    (lambda: audit(MODEL, X, None), "y of type NoneType: expected a tensor"),  # type: ignore[arg-type]
+    (
+        lambda: audit(MODEL, X, Y, loss=None),  # type: ignore[arg-type]
+        "loss=None: expected a loss such as gradpeel.CrossEntropy()",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, loss=CrossEntropy),  # type: ignore[arg-type]
+        "loss=<class 'gradpeel.losses.CrossEntropy'>: expected a loss such as",
+    ),
     (
         lambda: audit(MODEL, X, Y, dtype=torch.float8_e5m2),
         "dtype=torch.float8_e5m2: expected float64, float32, bfloat16 or float16",
@@ -431,6 +443,15 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         lambda: audit(MODEL, X, Y, data_range=(1.0, 1.0)),
         "data_range=(1.0, 1.0): expected the smaller value first",
     ),
+    *[
+        (
+            lambda given=given: audit(MODEL, X, Y, data_range=given),
+            f"data_range={given!r}: expected two numbers, the smaller one first",
+        )
+        for given in WRONG_RANGES
+    ],
+    (lambda: audit(MODEL, X, Y, noise="1"), "noise='1': expected a number of at least 0"),  # type: ignore[arg-type]
+    (lambda: audit(MODEL, X, Y, noise=None), "noise=None: expected a number of at least 0"),  # type: ignore[arg-type]
     (lambda: audit(MODEL, X, Y, noise=-1e-9), "noise=-1e-09: expected a number of at least 0"),
     (lambda: audit(MODEL, X, Y, noise=math.inf), "noise=inf: expected a number of at least 0"),
     (lambda: audit(MODEL, X, Y, seed=-1), "seed=-1: expected an integer of at least 0"),

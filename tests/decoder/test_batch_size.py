@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from gradpeel.decoder.batch_size import vote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from gradpeel.decoder import Recovery, peel
-from gradpeel.decoder.batch_size import vote
 from gradpeel.decoder.labelling import MOST_COPIES
 from gradpeel.losses import CrossEntropy
 from gradpeel.noise import with_noise

@@ -150,6 +150,20 @@ def test_with_other_losses(loss: CrossEntropy) -> None:
     everybody(peel(round_.model, round_.update, loss=loss), round_)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_with_two_hundred_class_weights_and_nobody_says_how_many(dtype: torch.dtype) -> None:
+    weights = torch.linspace(1.0, 2.0, 200).double().tolist()
+    loss = CrossEntropy(class_weights=tuple(weights))
+    model = make_model(60, 400, 200).to(dtype)
+    x, y = make_batch(60, 8, 200)
+    for label in (int(y[0]), (int(y[0]) + 1) % 200):
+        labels = torch.cat([y, torch.tensor([label])])
+        round_ = round_of(model, torch.cat([x, x[:1]]), labels, loss=loss)
+        recovery = peel(model, replace(round_.update, batch_size=None), loss=loss)
+        everybody(recovery, round_, within=1e-3)
+        assert recovery.batch_size == 9
+
+
 def test_a_batch_of_nothing_but_copies() -> None:
     model = make_model(60, 400, 5)
     x, _ = make_batch(60, 1, 5)

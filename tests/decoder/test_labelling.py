@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.labelling import MOST_COPIES, labels_of, tally
@@ -24,16 +27,18 @@ LOSSES = {
 }
 
 
-def stage(*, deep: bool = False, seed: int = 0, scale: float = 1.0) -> tuple[Backward, Tensor]:
+def stage(
+    *, deep: bool = False, seed: int = 0, scale: float = 1.0, classes: int = 4
+) -> tuple[Backward, Tensor]:
     """A backward pass, and the activations of some samples."""
-    model = make_model(24, 80, 4, seed=seed)
+    model = make_model(24, 80, classes, seed=seed)
     if deep:
         torch.manual_seed(seed)
-        tail = [nn.Linear(80, 20), nn.Tanh(), nn.Linear(20, 4)]
+        tail = [nn.Linear(80, 20), nn.Tanh(), nn.Linear(20, classes)]
         model = nn.Sequential(model[0], model[1], *tail).double()
     with torch.no_grad():
         model[-1].get_parameter("weight").mul_(scale)
-    x, y = make_batch(24, 8, 4, seed=seed)
+    x, y = make_batch(24, 8, classes, seed=seed)
     round_ = round_of(model, x, y)
     truth = Truth.of(round_)
     return truth.backward(round_), truth.z.relu()
@@ -73,6 +78,44 @@ def test_copies_with_labels_of_different_weight_are_counted(loss: str) -> None:
     v = backward.simulate(activations[:4], counts).v
     exact = torch.full((4,), 1e-12).double()
     assert torch.equal(tally(backward, activations[:4], v, exact), counts)
+
+
+class Operations(TorchFunctionMode):
+    """Counts what is asked of PyTorch inside a `with` block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> object:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_many_classes_of_different_weight_take_no_more_steps_than_a_few() -> None:
+    exact = torch.full((8,), 1e-12).double()
+    counted: list[int] = []
+    for classes in (4, 200):
+        backward, activations = stage(classes=classes)
+        weights = torch.linspace(0.5, 2.0, classes).tolist()
+        backward = replace(backward, loss=CrossEntropy(class_weights=tuple(weights)))
+        # One label, two and three, in the batch up to 8 times.
+        counts = torch.zeros(8, classes).double()
+        for sample in range(8):
+            counts[sample, : 1 + sample % 3] = 1.0
+        counts[:, 1] += torch.arange(8) // 2 * 2
+        v = backward.simulate(activations, counts).v
+        with Operations() as operations:
+            found = tally(backward, activations, v, exact)
+        assert torch.equal(found, counts)
+        counted.append(operations.count)
+    assert counted[0] == counted[1]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -80,9 +80,9 @@ def test_odd_line_breaks_in_a_comment_do_not_shift_the_lines(tmp_path: Path) -> 
 
 
 def test_files_that_are_no_plans(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match="cannot be read: "):
         read_plan(tmp_path / "none.toml")
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="cannot be read: "):
         read_plan(tmp_path)
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8 text"):

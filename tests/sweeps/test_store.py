@@ -60,9 +60,9 @@ def test_a_file_that_is_no_store_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [FILE, LOCK])
 def test_a_store_that_cannot_be_opened_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(InputError, match=f"{name}: cannot be used: unable to open database file"):
+    with pytest.raises(InputError, match=f"{name}: cannot be used: "):
         Store(tmp_path)
-    with pytest.raises(InputError, match="cannot be written: No such file or directory"):
+    with pytest.raises(InputError, match="cannot be written: "):
         Store(tmp_path / "nowhere")
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gradpeel.errors import InputError
+from gradpeel.files import check_path
 
 __all__ = ["private_directory", "to_json"]
 
@@ -29,8 +30,10 @@ def private_directory(path: Path) -> Iterator[Path]:
         path: a directory that is empty or does not exist yet; missing parents are made.
 
     Raises:
-        InputError: `path` is a file, or a directory that holds something.
+        InputError: `path` is a file, a directory that holds something, or in a place that cannot
+            be written to.
     """
+    check_path(path)
     exists = path.is_dir()
     if exists and any(path.iterdir()):
         raise InputError(f"{path}: holds files: expected a new or an empty directory")
@@ -39,7 +42,11 @@ def private_directory(path: Path) -> Iterator[Path]:
     # On the same file system as `path`, so that moving is renaming. Inside it where it exists: it
     # may be the one place the user can write to, such as a volume of a container.
     home = path if exists else next(above for above in path.absolute().parents if above.exists())
-    with tempfile.TemporaryDirectory(dir=home, prefix=".gradpeel-") as temporary:
+    try:
+        temporary_directory = tempfile.TemporaryDirectory(dir=home, prefix=".gradpeel-")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    with temporary_directory as temporary:
         draft = Path(temporary) / "draft"
         draft.mkdir(mode=0o700)
         yield draft

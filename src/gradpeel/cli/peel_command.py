@@ -197,7 +197,7 @@ def _numbers(
         "recovered_by_class": recovery.count_labels(classes).tolist() if labelled else None,
         **recovery.as_dict(),
         "max_residual": _largest(recovery.residuals),
-        "max_chance": _largest(recovery.chances),
+        "min_score": float(recovery.scores.min()) if len(recovery) else None,
         "max_error": _largest(recovery.errors),
         "seconds": seconds,
     }

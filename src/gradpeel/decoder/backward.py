@@ -60,13 +60,6 @@ class Simulated:
         """(n,) size of the gradient at the logits, 1 for a sample that is plainly wrong."""
         return self.gradient.abs().amax(1)
 
-    def error(self, sample_error: Tensor, resolution: float) -> Tensor:
-        """(n,) relative error of `v` and `c` for samples known up to `sample_error`.
-
-        The client's own p - 1 is rounded at 1 however small it is.
-        """
-        return self.response * sample_error + resolution * (1.0 + 1.0 / self.margin)
-
 
 @dataclass(frozen=True, eq=False)
 class Backward:
@@ -75,7 +68,9 @@ class Backward:
     Attributes:
         tail: the network behind the target, in float64.
         loss: what the client minimised.
-        share: weight of one sample's loss in the batch loss.
+        share: weight of one sample's loss in the update.
+        share_error: its relative error.
+        share_from: the neuron whose candidate alone tells the share, if there is no other.
         unit_error: (neurons,) one unit of relative error of the pre-activations, with random signs;
             along it the response of the loss gradient to errors is measured.
         classes: number of classes.
@@ -84,8 +79,18 @@ class Backward:
     tail: Tail
     loss: CrossEntropy
     share: float
+    share_error: float
+    share_from: int | None
     unit_error: Tensor
     classes: int
+
+    def error(self, simulated: Simulated, sample_error: Tensor, resolution: float) -> Tensor:
+        """(n,) relative error of `v` and `c` for samples known up to `sample_error`.
+
+        The client's own p - 1 is rounded at 1 however small it is.
+        """
+        rounding = resolution * (1.0 + 1.0 / simulated.margin)
+        return simulated.response * sample_error + rounding + self.share_error
 
     def simulate(self, activations: Tensor, counts: Tensor) -> Simulated:
         """Backpropagate the loss of each sample to the target.

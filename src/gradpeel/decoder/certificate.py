@@ -44,20 +44,21 @@ does not come back is not thereby safe.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from gradpeel.decoder.backward import Backward, Simulated
 from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.groups import radius_of_groups
 from gradpeel.decoder.labelling import MOST_COPIES
 from gradpeel.decoder.measuring import measure_c, measure_v, trespassers
 from gradpeel.decoder.peeled import Peeled, typical
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.structure import LARGEST, Structure
-from gradpeel.decoder.tolerances import CHANCE, EXACT, KINK, LOOSEST, SLACK
+from gradpeel.decoder.tolerances import CHANCE, COPIES, EXACT, KINK, LOOSEST, SLACK
 
 __all__ = ["Verdicts", "certify_by_structure", "certify_by_tail", "next_layer"]
 
@@ -79,6 +80,9 @@ class Verdicts:
         accepted: (n,) mask.
         sound: (n,) mask of those that hold but for the weight of their evidence.
         vague: (n,) mask of those that nothing speaks against but their own error.
+        groups: (n,) mask of those that weigh as much as several samples, which may lie apart.
+        radius: (n,) how far such members may be from their mean, relative to the typical size of a
+            sample; 0 for a single one.
         mismatch: (n,) worst relative mismatch over all equations.
         chance: (n,) probability that a mixture would do as well.
         equations: (n,) number of equations that count.
@@ -89,6 +93,8 @@ class Verdicts:
     accepted: Tensor
     sound: Tensor
     vague: Tensor
+    groups: Tensor
+    radius: Tensor
     mismatch: Tensor
     chance: Tensor
     equations: Tensor
@@ -101,6 +107,8 @@ class Verdicts:
             accepted=self.accepted[mask],
             sound=self.sound[mask],
             vague=self.vague[mask],
+            groups=self.groups[mask],
+            radius=self.radius[mask],
             mismatch=self.mismatch[mask],
             chance=self.chance[mask],
             equations=self.equations[mask],
@@ -143,7 +151,7 @@ def certify_by_tail(
     elif glanced is None:
         glanced = backward.glance(activations, candidates.neurons, residual.bias)
     simulated = backward.finish(glanced)
-    allowed = simulated.error(candidates.error + residual.resolution, residual.resolution)
+    allowed = backward.error(simulated, candidates.error + residual.resolution, residual.resolution)
 
     c = simulated.c * fires
     usual = typical(c)
@@ -155,6 +163,11 @@ def certify_by_tail(
     else:
         gap = bias.mismatch.clamp(min=residual.resolution) * simulated.margin
         parallel = _luck(simulated.gradient.abs(), gap).prod(1)
+    if backward.share_from is not None:
+        # There the weight was fitted: an equation that holds because of it proves nothing.
+        fitted = candidates.neurons == backward.share_from
+        bias = replace(bias, chance=torch.where(fitted, 1.0, bias.chance))
+        tests[0] = bias
     units = torch.stack([test.units for test in tests]).amax(0)
     mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
     chance = tried * torch.stack([test.chance for test in tests]).prod(0)
@@ -179,6 +192,20 @@ def certify_by_tail(
     equations = torch.stack([test.equations for test in tests]).sum(0)
     helped = _ask_structure(structure, c, sound, chance, equations)
     accepted = sound & (chance <= CHANCE)
+    # What weighs as much as several samples is copies of one only if they cannot lie apart.
+    several = accepted & (simulated.counts.sum(1) > 1)
+    radius = torch.zeros_like(chance).masked_scatter(
+        several,
+        radius_of_groups(
+            candidates.pick(several),
+            residual,
+            backward,
+            structure,
+            counts=simulated.counts[several],
+        ).each,
+    )
+    groups = accepted & (radius > COPIES)
+    accepted &= ~groups
 
     v, unmasked, off = simulated.v, simulated.c, allowed * correction
     layer = backward.tail.next_layer
@@ -192,8 +219,10 @@ def certify_by_tail(
     kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
     return Verdicts(
         accepted=accepted,
-        sound=sound,
-        vague=explained & ~accepted,
+        sound=sound & ~groups,
+        vague=explained & ~accepted & ~groups,
+        groups=groups,
+        radius=radius,
         mismatch=mismatch,
         chance=chance,
         equations=equations,
@@ -309,6 +338,8 @@ def certify_by_structure(
         accepted=accepted,
         sound=sound,
         vague=explained & ~accepted,
+        groups=torch.zeros_like(accepted),
+        radius=none,
         mismatch=mismatch,
         chance=chance,
         equations=equations.long(),

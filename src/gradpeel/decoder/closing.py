@@ -8,18 +8,21 @@ an image has pixels, gradients are compared in random directions: two that diffe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.batch_size import Vote
 from gradpeel.decoder.draws import gaussian
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.recovery import Evidence, Recovery, Round
+from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
+from gradpeel.decoder.share import Share
 from gradpeel.decoder.tolerances import CHANCE, MERGE, STATED
+from gradpeel.decoder.unproven import Reading, Unproven
 from gradpeel.decoder.wide import batches, combine
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
@@ -35,6 +38,9 @@ _DIRECTIONS = 8
 _AT_ONCE = 32
 """Samples turned back at once."""
 
+_LEAST_CHANCE = 1e-300
+"""Evidence is not counted beyond this."""
+
 _ALIEN = 0.1
 """Noise, relative to the gradient, from which on the update may as well be of other weights."""
 
@@ -46,11 +52,13 @@ def close(
     ledger: Ledger,
     residual: Residual,
     backward: Backward | None,
-    vote: Vote | None,
-    batch_size: int | None,
+    share: Share | None,
     rank: int | None,
     sample_shape: tuple[int, ...] | None,
+    certifies: bool,
+    unproven: Callable[[], Reading],
     trace: tuple[Round, ...],
+    candidates_tested: int,
     everywhere: Evidence,
     vague: bool,
     ambiguous: set[int],
@@ -63,17 +71,19 @@ def close(
         ledger: the certified samples.
         residual: what is left without them.
         backward: the client's backward pass, where it could be simulated.
-        vote: what the candidates said of a sample's share, where they were asked.
-        batch_size: as stated or found.
+        share: the weight of one sample, where it could be told.
         rank: number of distinct samples, where that was asked for.
         sample_shape: shape of one sample, if known.
-        trace: the rounds.
+        certifies: whether samples that were found are certified.
+        unproven: looks for what was read but not certified.
+        trace: all looks at candidates.
+        candidates_tested: number of candidates judged.
         everywhere: evidence that all samples have.
         vague: something was too inexact to be certified.
         ambiguous: sources of samples that the structure cannot tell from mixtures after all.
     """
     # Nobody is reported who is still on trial.
-    kept = _agrees(ledger, residual) & (ledger.chances <= CHANCE)
+    kept = _agrees(ledger, residual) & (ledger.chances <= CHANCE) & certifies
     alone = [Evidence.BIAS not in kind for kind in ledger.evidence]
     doubted = [source in ambiguous for source in ledger.sources.tolist()]
     if len(ledger):
@@ -103,14 +113,25 @@ def close(
     # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
     reproduced = gap <= math.sqrt(residual.grain)
     found = int(counts.sum(1).clamp(min=1).sum())
-    size = batch_size
-    if size is None:
-        # What reproduces the whole update is the whole batch; else there are so many at least.
-        size = found if reproduced and found else rank
-        size = None if size is None or not 0 < found <= size else size
-    everything = size is not None and found == size
+    tells = share is not None and share.proven and update.reduction == "mean"
+    by_weight = share.batch_size if share is not None and tells else None
+    if backward is not None and update.reduction == "mean":
+        total = float((counts.double() @ backward.targets.sum(1)).sum()) * backward.share
+        everybody = bool(labelled.all()) and abs(total - 1) <= math.sqrt(residual.resolution)
+    else:
+        everybody = found == update.batch_size
+    complete = reproduced and everybody and found > 0
+    labelled_all = bool(labelled.all()) and backward is not None
+    size = BatchSize(
+        stated=update.batch_size,
+        by_weight=by_weight,
+        least=found,
+        proven=found if complete and labelled_all and update.batch_size == found else None,
+    )
     return Recovery(
-        samples=_samples(combine(combinations, gradient).cpu(), target, sample_shape),
+        samples=_samples(
+            combine(combinations, gradient).cpu(), target=target, sample_shape=sample_shape
+        ),
         labels=ledger.labels[kept].cpu(),
         multiplicities=counts.sum(1).cpu(),
         label_counts=tuple(
@@ -118,33 +139,36 @@ def close(
         ),
         residuals=ledger.residuals[kept].cpu(),
         errors=STATED * known.sample_error.cpu(),
-        chances=ledger.chances[kept].cpu(),
+        scores=-ledger.chances[kept].clamp(min=_LEAST_CHANCE).log10().cpu(),
         equations=ledger.equations[kept].cpu(),
         evidence=tuple(ledger.evidence[i] | everywhere for i in places),
+        stages=tuple(ledger.stages[i] for i in places),
         rounds=ledger.rounds[kept].cpu(),
         sources=ledger.sources[kept].cpu(),
         isolating=tuple(ledger.isolating[i] for i in places),
+        unproven=Unproven(
+            unproven,
+            combinations=ledger.combinations(),
+            gradient=gradient,
+            invert=partial(_samples, target=target, sample_shape=sample_shape),
+        ),
         trace=trace,
+        candidates_tested=candidates_tested,
         batch_size=size,
-        stated_batch_size=update.batch_size,
-        batch_votes=int(labelled.sum()) if _scale_tells(update, backward) else 0,
+        share=share.value if share is not None and share.proven else None,
         rank=rank,
         explained=max(0.0, 1.0 - gap),
         mismatch=mismatch,
-        faint=reproduced and not everything,
-        complete=reproduced and everything,
-        stopped=_why(update, residual, size, found, reproduced=reproduced, vague=vague),
-        warnings=_warnings(update, residual, vote, batch_size, rank),
+        faint=reproduced and not complete,
+        complete=complete,
+        stopped=_why(
+            update, residual, size, found, complete=complete, reproduced=reproduced, vague=vague
+        ),
+        warnings=_warnings(residual, size, rank),
     )
 
 
-def _scale_tells(update: Update, backward: Backward | None) -> bool:
-    """Whether the scale of a sample's gradient depends on the batch size alone."""
-    mean = update.reduction == "mean"
-    return backward is not None and mean and backward.loss.class_weights is None
-
-
-def _samples(rows: Tensor, target: Target, sample_shape: tuple[int, ...] | None) -> Tensor:
+def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | None) -> Tensor:
     """Turn rows into samples, in their place: there may not be room for both."""
     shape = target.front.invert(rows[:0], sample_shape).shape[1:]
     for some in batches(len(rows), _AT_ONCE):
@@ -232,19 +256,21 @@ def _worst(left: Tensor, size: Tensor, quiet: Tensor) -> float:
     return float((left[explained] / size[explained]).max()) if bool(explained.any()) else 0.0
 
 
-def _warnings(
-    update: Update, residual: Residual, vote: Vote | None, batch_size: int | None, rank: int | None
-) -> tuple[str, ...]:
+def _warnings(residual: Residual, size: BatchSize, rank: int | None) -> tuple[str, ...]:
     """What does not fit together."""
-    stated, found = update.batch_size, []
-    if stated is not None and batch_size != stated and vote is not None:
+    found = []
+    if size.is_refuted:
         found.append(
-            f"batch_size={stated} is stated, but the scale of {vote.voters} candidates says "
-            f"{batch_size}: decoded with {batch_size}"
+            f"batch_size={size.stated} is stated, but {size.least} of its samples are certified"
         )
-    if batch_size is not None and rank is not None and rank > batch_size:
+    elif size.stated is not None and size.by_weight not in {None, size.stated}:
         found.append(
-            f"the update holds {rank} distinct samples, more than the batch size {batch_size}"
+            f"batch_size={size.stated} is stated, but the weight of a sample says "
+            f"{size.by_weight}: the size is wrong, or the update was scaled"
+        )
+    if size.value is not None and rank is not None and rank > size.value:
+        found.append(
+            f"the update holds {rank} distinct samples, more than the batch size {size.value}"
         )
     if max(residual.grain, residual.broken) > _ALIEN:
         found.append("the update does not fit the weights of the model, or is mostly noise")
@@ -254,22 +280,20 @@ def _warnings(
 def _why(
     update: Update,
     residual: Residual,
-    expected: int | None,
+    size: BatchSize,
     found: int,
     *,
+    complete: bool,
     reproduced: bool,
     vague: bool,
 ) -> str:
     """Why the cascade ended: the first of these that is so."""
-    rest = "the others" if expected is None else f"the other {expected - found} samples"
+    missing = 0 if size.value is None else size.value - found
+    rest = f"the other {missing} samples" if missing > 1 else "the others"
     dtype = str(update.dtype).removeprefix("torch.")
     reasons = (
         (not bool(residual.sent.bias.any()), "the update is zero: there is nothing in it"),
-        (found == expected and reproduced, "the whole batch is recovered"),
-        (
-            found == expected,
-            "as many samples as the batch holds are certified, but the update holds more",
-        ),
+        (complete, "the whole batch is recovered"),
         (
             found == 0,
             (

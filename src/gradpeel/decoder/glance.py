@@ -98,7 +98,7 @@ def _look(
 ) -> tuple[Tensor, Simulated]:
     activations = residual.pre_activations(residual.coordinates(neurons)).relu_()
     simulated = backward.glance(activations, neurons, residual.bias)
-    allowed = simulated.error(error + residual.resolution, residual.resolution)
+    allowed = backward.error(simulated, error + residual.resolution, residual.resolution)
     own = activations.gather(1, neurons[:, None])
     units, mismatch = next_layer(neurons, error, residual, own, simulated.v, allowed)
     passes = units <= _BY_FAR * SLACK

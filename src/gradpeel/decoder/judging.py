@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from enum import IntEnum
 
 import torch
 from torch import Tensor
@@ -17,26 +16,13 @@ from gradpeel.decoder.glance import glance, share_firing
 from gradpeel.decoder.labelling import tally
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.measuring import measure_v
-from gradpeel.decoder.recovery import Evidence
+from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import MOST_TRACE
 from gradpeel.target import Tail
 
-__all__ = ["Judge", "Stage"]
-
-
-class Stage(IntEnum):
-    """How hard the cascade looks for the next sample."""
-
-    STRICT = 0
-    """Every mismatch is explained by the tracked error."""
-    LENIENT = 1
-    """A trace of a sample with next to no gradient may be left in it."""
-    MEASURED = 2
-    """Its gradient may be that of several copies, or anything: what counts is the structure."""
-    SPECULATIVE = 3
-    """Little speaks for it yet."""
+__all__ = ["Judge"]
 
 
 class Judge:

@@ -6,7 +6,8 @@ Copies of a sample add up to one gradient. At the logits it is
 
 where n_y is the number of copies with label y and Q[y] what the loss asks for it (e_y for the plain
 cross-entropy, so that M is the number of copies). The sample is known, so p is; for every M the
-counts follow, and those that are whole numbers are the labels.
+counts follow, and those that are whole numbers are the labels. The count of one label gives M, so a
+few values of M have to be tried, however many classes there are and whatever each of them weighs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gradpeel.decoder.tolerances import SLACK
 __all__ = ["MOST_COPIES", "labels_of", "tally"]
 
 MOST_COPIES = 8
-"""Copies of one sample that are looked for."""
+"""Copies that are tried with the label that tells the total; the others have any number."""
 
 _WHOLE = 0.05
 """How far from a whole number a count may come out."""
@@ -48,32 +49,26 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
     # Labels that weigh nothing leave no trace: none of them is counted.
     weightless = bool((mass == 0).any())
     inverse = torch.linalg.pinv(targets) if weightless else torch.linalg.inv(targets)
+    # The counts are M * slope - offset.
+    slope, offset = p @ inverse, g @ inverse
+    # Of the labels that few copies have, the one that the network finds likeliest: its count gives
+    # M with the least error.
+    few = torch.where(offset > 0, slope * mass, slope * mass - 1.0)
+    anchor = few.argmax(1, keepdim=True)
     best = torch.zeros_like(p)
     least = p.new_full((len(p),), _WHOLE)
-    for total in _masses(mass):
-        found = (total * p - g) @ inverse
-        whole = found.round()
-        off = torch.maximum((found - whole).abs().amax(1), floor)
-        fits = ((whole @ mass - total).abs() <= 1e-6 * total) & (whole >= 0).all(1)
+    for count in range(MOST_COPIES + 1):
+        guess = (count + offset.gather(1, anchor)) / slope.gather(1, anchor)
+        whole = (guess * slope - offset).round()
+        # What whole numbers of copies weigh is known exactly, and must give the same numbers.
+        total = (whole @ mass)[:, None]
+        off = torch.maximum((total * slope - offset - whole).abs().amax(1), floor)
+        fits = (whole >= 0).all(1) & (total[:, 0] > 0)
         # In case of doubt the fewer: only clearly better ones replace what was found before.
         fits &= off < 0.5 * least
         best = torch.where(fits[:, None], whole, best)
         least = torch.where(fits, off, least)
     return best
-
-
-def _masses(mass: Tensor) -> list[float]:
-    """What copies with one label, or with two, can weigh in all; the lightest first."""
-    weights = sorted(set(mass.tolist()))
-    return sorted(
-        {
-            first * a + (copies - first) * b
-            for a in weights
-            for b in weights
-            for copies in range(1, MOST_COPIES + 1)
-            for first in range(1, copies + 1)
-        }
-    )
 
 
 def labels_of(counts: Tensor) -> Tensor:

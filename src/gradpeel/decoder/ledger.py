@@ -22,7 +22,7 @@ from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.draws import gaussian
 from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.recovery import Evidence
+from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.refinement import Refined
 from gradpeel.decoder.residual import rms
 from gradpeel.decoder.tolerances import CHANCE, NOTHING, SAME, SLACK, STANDS_OUT
@@ -73,6 +73,7 @@ class Ledger:
         self.own = self.residuals = self.chances = numbers
         self.isolating: list[tuple[int, ...]] = []
         self.evidence: list[Evidence] = []
+        self.stages: list[Stage] = []
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -115,11 +116,24 @@ class Ledger:
         return ~self._agree(near, coordinates, error, coordinates, error).any(1)
 
     def add(
-        self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor, own: Tensor, number: int
+        self,
+        candidates: Candidates,
+        verdicts: Verdicts,
+        chosen: Tensor,
+        own: Tensor,
+        *,
+        number: int,
+        stage: Stage,
     ) -> Peeled:
-        """Enter the chosen candidates as round `number`; returns what to subtract.
+        """Enter the chosen candidates; returns what to subtract.
 
-        `own`, (n,), is the residual bias at the neuron that each was read from.
+        Args:
+            candidates: the candidates of a look.
+            verdicts: what is said of them.
+            chosen: which of them to enter.
+            own: (n,) the residual bias at the neuron that each was read from.
+            number: of the round.
+            stage: how hard it was looked.
         """
         peeled = verdicts.peeled.pick(chosen)
         self._entered.append(peeled)
@@ -133,6 +147,7 @@ class Ledger:
         self.equations = torch.cat([self.equations, verdicts.equations[chosen]])
         self.isolating += candidates.isolating(chosen)
         self.evidence += [verdicts.evidence[i] for i in chosen.tolist()]
+        self.stages += [stage] * len(chosen)
         return peeled
 
     def replace(self, refined: Refined, bias: Tensor) -> None:
@@ -182,6 +197,7 @@ class Ledger:
         places = kept.nonzero()[:, 0].tolist()
         self.isolating = [self.isolating[i] for i in places]
         self.evidence = [self.evidence[i] for i in places]
+        self.stages = [self.stages[i] for i in places]
 
     def values(self) -> tuple[Peeled, Tensor]:
         """The samples as they are known now, for `revert`."""

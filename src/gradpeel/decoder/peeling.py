@@ -25,35 +25,36 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gradpeel.checks import check_data_range, check_module
 from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.batch_size import Vote, vote
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.closing import close
 from gradpeel.decoder.draws import gaussian, generator
-from gradpeel.decoder.judging import Judge, Stage
+from gradpeel.decoder.judging import Judge
 from gradpeel.decoder.kinks import tell_kinks
-from gradpeel.decoder.labelling import MOST_COPIES, labels_of
+from gradpeel.decoder.labelling import labels_of
 from gradpeel.decoder.ledger import Ledger
 from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.recovery import Evidence, Recovery, Round
+from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
 from gradpeel.decoder.refinement import refine
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.share import Share, fit_labels, learn_share
 from gradpeel.decoder.structure import Structure
 from gradpeel.decoder.tolerances import (
     CHANCE,
     CLEAR,
     CONFIRMS,
-    COPY,
     NOTHING,
     SLACK,
     SPECULATIVE,
     WORN,
     WORN_MEASURED,
 )
+from gradpeel.decoder.unproven import Reading
 from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
-from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.losses import CrossEntropy, Loss, check_loss
 from gradpeel.target import Target, split
 from gradpeel.update import Update
 
@@ -144,9 +145,12 @@ class Peeling:
     ) -> None:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
+        check_module(model)
+        check_loss(loss, may_be_unknown=True)
+        check_data_range(data_range)
         # An empty tensor knows which of several devices of a kind it is on.
         where = torch.empty(0, device=with_float64(choose(device))).device
-        home = next(model.parameters()).device
+        home = next((parameter.device for parameter in model.parameters()), where)
         if with_float64(home) != home:
             model = copy.deepcopy(model).to(where)
         if any(g.device != where for g in update.gradients.values()):
@@ -155,8 +159,6 @@ class Peeling:
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
         _check_belongs(model, target, update, whole=loss is not None)
-        if data_range is not None and not data_range[0] < data_range[1]:
-            raise InputError(f"data_range={data_range}: expected the smaller value first")
         # A shape that does not fit is told now, not after the cascade.
         empty = target.bias.new_zeros(0, target.features)
         target.front.invert(empty, sample_shape)
@@ -185,12 +187,13 @@ class Peeling:
             next_width=0 if layer is None else layer.out_features,
             classes=self._classes,
         )
-        self._batch_size = update.batch_size
-        self._vote: Vote | None = None
+        self._share: Share | None = None
+        self._unit: Backward | None = None
+        self._groups: dict[int, tuple[int, float]] = {}
         self._judge = Judge(
             target.tail,
             self._ledger,
-            Structure(residual.sent, update.batch_size),
+            Structure(residual.sent),
             classes=self._classes,
         )
         self._trace: list[Round] = []
@@ -214,16 +217,19 @@ class Peeling:
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
         touched = everywhere = torch.ones_like(residual.quiet)
-        first = self._learn_share(find(residual, everywhere, self._direction))
+        self._learn_share(find(residual, everywhere, self._direction))
+        if self._loss is not None and self._share is None:
+            return  # nobody has the direction of any label
         stage = Stage.STRICT
         while True:
-            if ledger.copies >= (self._batch_size or len(everywhere)):
+            if not len(residual.live(everywhere)):
                 if not self._settle_speculations():
                     break
                 touched = everywhere
-            look, first = first or self._look(touched, stage), None
+            look = self._look(touched, stage)
             chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
             if not len(chosen):
+                self._log(look, chosen, stage)
                 touched, harder = everywhere, self._after_a_stall(stage)
                 if harder is None:
                     break
@@ -231,8 +237,8 @@ class Peeling:
                 continue
             if stage is Stage.SPECULATIVE and not self._on_trial:
                 self._trusted = ledger.values()
+            peeled, touched = self._enter(look, chosen, stage)
             stage = Stage.STRICT
-            peeled, touched = self._enter(look, chosen)
             yield self._trace[-1]
             # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
             # more: do not wait for the stall.
@@ -257,38 +263,57 @@ class Peeling:
 
     def _seen(self, readings: Readings, said: tuple[Candidates, Verdicts]) -> Look:
         """Remember what a look has shown beyond samples."""
-        self._vague |= bool(said[1].vague.any())
+        candidates, verdicts = said
+        self._vague |= bool(verdicts.vague.any())
+        # What a later look does not show as a group any more has been resolved meanwhile.
+        for place in range(len(candidates)):
+            neuron = int(candidates.neurons[place])
+            self._groups.pop(neuron, None)
+            if bool(verdicts.groups[place]):
+                size = int(verdicts.peeled.counts[place].sum())
+                self._groups[neuron] = size, float(verdicts.radius[place])
         alike = self._judge.alike
         if alike is not None and not self._on_trial:
             self._ambiguous.update(self._ledger.sources[alike].tolist())
         return Look(readings, *said)
 
-    def _enter(self, look: Look, chosen: Tensor) -> tuple[Peeled, Tensor]:
+    def _enter(self, look: Look, chosen: Tensor, stage: Stage) -> tuple[Peeled, Tensor]:
         """Peel the chosen candidates; returns them, and the mask of neurons that this touched."""
-        residual, candidates = self._residual, look.candidates
-        number = len(self._trace) + 1
-        own = residual.bias[candidates.neurons[chosen]]
-        peeled = self._ledger.add(candidates, look.verdicts, chosen, own, number)
-        touched = residual.subtract(peeled)
+        own = self._residual.bias[look.candidates.neurons[chosen]]
+        peeled = self._ledger.add(
+            look.candidates, look.verdicts, chosen, own, number=self._number, stage=stage
+        )
+        touched = self._residual.subtract(peeled)
+        self._log(look, chosen, stage)
+        return peeled, touched
+
+    @property
+    def _number(self) -> int:
+        """The number of the round under way."""
+        return 1 + sum(1 for round_ in self._trace if round_.certified)
+
+    def _log(self, look: Look, chosen: Tensor, stage: Stage) -> None:
+        """Add a look at candidates to the trace, with those that were certified."""
+        residual, peeled = self._residual, look.verdicts.peeled.pick(chosen)
         self._trace.append(
             Round(
-                number=number,
+                number=self._number,
+                stage=stage,
                 looked_at=len(look.readings.pairs[0]),
                 distinct=len(look.readings),
-                sources=candidates.neurons[chosen].cpu(),
+                sources=look.candidates.neurons[chosen].cpu(),
                 labels=labels_of(peeled.counts).cpu(),
                 fires=(peeled.activations > 0).cpu(),
                 quiet=int(residual.quiet.sum()),
                 left=float(residual.bias.norm()) / (float(residual.sent.bias.norm()) or 1.0),
             )
         )
-        return peeled, touched
 
     @property
     def _exact_enough(self) -> float:
         """Error that samples may have in the end; to prove that nobody is missing takes less."""
         half = math.sqrt(self._residual.resolution)
-        whole = self._ledger.copies >= (self._batch_size or 0)
+        whole = bool(self._residual.quiet.all())
         return half if whole or self._judge.backward is None else max(half, WORN)
 
     def _after_a_stall(self, stage: Stage) -> Stage | None:
@@ -304,53 +329,32 @@ class Peeling:
             return Stage(stage + 1)
         return Stage.STRICT if self._settle_speculations() else None
 
-    def _learn_share(self, readings: Readings) -> Look | None:
-        """Set up the simulation; where the weight of a sample is unknown or wrong, find it.
+    def _learn_share(self, readings: Readings) -> None:
+        """Set up the simulation, with the weight that one sample has in this update.
 
         Args:
             readings: the candidates of the whole update.
-
-        Returns:
-            What is said of them, if they were judged with the weight that holds.
         """
-        judge, residual, update = self._judge, self._residual, self._update
+        judge, residual = self._judge, self._residual
         judge.watch(readings, residual)
         if self._loss is None:
-            return None
-        weighted = self._loss.class_weights is not None and update.reduction == "mean"
-        share = None if weighted else update.share
-        backward = Backward(
+            return
+        self._unit = backward = Backward(
             self._target.tail,
             self._loss,
-            share or 1.0,
-            self._signs * residual.spread,
-            self._classes,
+            share=1.0,
+            share_error=0.0,
+            share_from=None,
+            unit_error=self._signs * residual.spread,
+            classes=self._classes,
         )
-        said = None
+        self._share = share = learn_share(readings, residual, backward, judge.structure)
         if share is not None:
-            judge.backward = backward
-            said = judge.judge(readings, residual, Stage.STRICT)
-            if bool(said[1].accepted.any()) or update.reduction == "sum":
-                return self._seen(readings, said)
-        found = vote(readings, residual, backward, whole=not weighted)
-        if found is None:
-            return None if said is None else self._seen(readings, said)
-        judge.backward = replace(backward, share=found.share)
-        if share is not None:
-            holds = judge.judge(readings, residual, Stage.STRICT)[1].accepted
-            # Copies have several times the weight of one: that does not speak against the share.
-            copies = found.share / share
-            whole = round(copies)
-            several = 2 <= whole <= MOST_COPIES and abs(copies - whole) < COPY * copies
-            if int(holds.sum()) < 2 or several:
-                judge.backward = backward
-                return None if said is None else self._seen(readings, said)
-        self._vote = found
-        if not weighted:
-            self._batch_size = round(1.0 / found.share)
-            judge.structure = Structure(residual.sent, self._batch_size)
-            judge.watch(readings, residual)
-        return None
+            size = share.batch_size if self._update.reduction == "mean" else None
+            value, error = (share.value, share.error) if size is None else (1.0 / size, 0.0)
+            judge.backward = replace(
+                backward, share=value, share_error=error, share_from=share.only
+            )
 
     def _hides_something(self) -> bool:
         """Whether some neuron's residual is more than its error, but not enough to be read."""
@@ -462,9 +466,7 @@ class Peeling:
             own = self._residual.bias[candidates.neurons[chosen]]
             rows = ledger.read(candidates, chosen, own)
             chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
-        if self._batch_size is None:
-            return chosen
-        return chosen[: self._batch_size - ledger.copies]
+        return chosen
 
     def _new(self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor) -> Tensor:
         """Those of the chosen candidates that are nobody known, each once."""
@@ -480,6 +482,61 @@ class Peeling:
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
+    def _unproven(self) -> Reading:
+        """What was read beyond the certified samples, by the first look, the last, or a guess."""
+        known = self._ledger.peeled.sensitivities
+        found = [self._read(self._residual, known)]
+        if len(known):
+            sent = self._residual.clone()
+            sent.restore()
+            found.append(self._read(sent, torch.zeros_like(known)))
+        if not self._certifies:
+            found.append(self._conjectured())
+        reading = Reading.joined(*found)
+        return reading.pick(reading.mismatch.argsort(stable=True))
+
+    @property
+    def _certifies(self) -> bool:
+        """Whether what is found is certified: it is not where one sample's weight is a guess."""
+        return self._share is None or self._share.proven
+
+    def _conjectured(self) -> Reading:
+        """The samples that were found by a guess."""
+        ledger = self._ledger
+        one = torch.eye(len(ledger)).to(ledger.own)
+        return Reading(
+            ledger.sources,
+            torch.zeros_like(ledger.own),
+            -one,
+            ledger.residuals,
+            torch.zeros_like(ledger.sources),
+            torch.full_like(ledger.own, torch.inf),
+        )
+
+    def _read(self, residual: Residual, known: Tensor) -> Reading:
+        """What a residual hands out that is nobody known."""
+        everywhere = torch.ones_like(residual.quiet)
+        candidates = find(residual, everywhere, self._direction).form(residual)
+        if len(candidates):
+            news = ~self._ledger.knows(candidates.coordinates, candidates.error)
+            candidates = candidates.pick(news)
+        neurons = candidates.neurons
+        if self._unit is not None and residual.has_next and len(candidates):
+            mismatch = fit_labels(candidates, residual, self._unit).apart
+        else:
+            mismatch = candidates.error
+        groups = [self._groups.get(neuron, (0, math.inf)) for neuron in neurons.tolist()]
+        sizes, radii = zip(*groups, strict=True) if groups else ((), ())
+        bias = residual.bias[neurons]
+        return Reading(
+            neurons,
+            1.0 / bias,
+            known[:, neurons].T / bias[:, None],
+            mismatch,
+            neurons.new_tensor(sizes),
+            mismatch.new_tensor(radii),
+        )
+
     @property
     def neuron_errors(self) -> Tensor:
         """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
@@ -494,11 +551,13 @@ class Peeling:
             ledger=self._ledger,
             residual=self._residual,
             backward=self._judge.backward,
-            vote=self._vote,
-            batch_size=self._batch_size,
-            rank=self._judge.structure.rank,
+            share=self._share,
+            rank=self._judge.structure.rank if self._judge.structure.asked else None,
             sample_shape=self._sample_shape,
+            certifies=self._certifies,
+            unproven=self._unproven,
             trace=tuple(self._trace),
+            candidates_tested=self._judge.tried,
             everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
             vague=self._vague,
             ambiguous=self._ambiguous,

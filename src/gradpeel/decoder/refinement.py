@@ -186,7 +186,7 @@ def _sense(
     known = (peeled.counts.sum(1) > 0).nonzero()[:, 0]
     if backward is not None and len(known):
         simulated = backward.simulate(best.activations[known], peeled.counts[known])
-        off = simulated.error(peeled.sample_error[known], residual.resolution)
+        off = backward.error(simulated, peeled.sample_error[known], residual.resolution)
         best = _better(best, known, simulated.c * fires[known], simulated.v, off)
         silent = silent.index_copy(0, known, simulated.c)
     unknown = (peeled.sample_error >= 0).nonzero()[:, 0]

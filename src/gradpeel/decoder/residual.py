@@ -210,6 +210,10 @@ class Residual:
         linear = coordinates if self.in_neuron_space else coordinates @ self._weight.T
         return linear + self._bias
 
+    def linear(self, pre_activations: Tensor) -> Tensor:
+        """(n, neurons) what the samples themselves contribute to their pre-activations."""
+        return pre_activations - self._bias
+
     def own_pre_activations(self, neurons: Tensor) -> Tensor:
         """Each candidate's pre-activation at its own neuron, without forming the rest of it."""
         if self.in_neuron_space:

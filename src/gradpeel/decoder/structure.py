@@ -19,13 +19,13 @@ import math
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.draws import gaussian, generator
-from gradpeel.decoder.residual import Sent
-from gradpeel.decoder.tolerances import CHANCE
+from gradpeel.decoder.residual import Residual, Sent
+from gradpeel.decoder.tolerances import CHANCE, KINK
 
 __all__ = ["LARGEST", "Structure"]
 
-_OVERSAMPLING = 8
 _BLOCK = 64
 """Directions looked for at once where nobody says how many there are."""
 _NOISE = 1.1
@@ -38,6 +38,8 @@ _ALIEN = 0.1
 """Distance from the space at which the bias gradient is that of something else."""
 _SHIFT = 256.0
 """Roundings by which a matrix whose smallest eigenvalue is zero is kept positive."""
+_EQUATIONS = 8.0
+"""So many equations must be there before sensitivities are said to lie in the space, or not."""
 _MOST = 60
 """Equations that count at most: they are not independent to the last one."""
 
@@ -49,11 +51,11 @@ class Structure:
         asked: whether it was.
     """
 
-    def __init__(self, sent: Sent, batch_size: int | None) -> None:
+    def __init__(self, sent: Sent) -> None:
         self._sent = sent
-        self._batch_size = batch_size
         self._live = sent.row_error > 0
         self._basis: Tensor | None = None
+        self._signal: Tensor | None = None
         self._rank: int | None = None
         self._found: dict[bytes, tuple[Tensor, Tensor, int]] = {}
         self._alike = 1.0
@@ -61,13 +63,18 @@ class Structure:
 
     @property
     def rank(self) -> int | None:
-        """Number of distinct samples; None where it was not asked for, or cannot be told."""
+        """Number of distinct samples; None where it cannot be told."""
+        self._find_signal()
         return self._rank
 
     @property
-    def tells(self) -> bool:
-        """Whether the column space is smaller than all there is."""
-        return self._find_basis() is not None
+    def free(self) -> Tensor:
+        """(neurons,) 1 less the leverage of each neuron; 0 where the test says nothing."""
+        free = torch.zeros_like(self._sent.row_error)
+        basis = self._find_basis()
+        if basis is not None:
+            free[self._live] = (1.0 - basis.square().sum(1)).clamp(min=0.0)
+        return free
 
     @property
     def is_diverse(self) -> bool:
@@ -94,6 +101,33 @@ class Structure:
         expected = (weighted.square() * free).sum(1).sqrt()
         tiny = torch.finfo(c.dtype).tiny
         return outside.norm(dim=1) / expected.clamp(min=tiny), equations
+
+    def contains(self, c: Tensor, candidates: Candidates, residual: Residual) -> Tensor:
+        """(n,) mask of candidates whose sensitivities lie in the space, where it tells.
+
+        Neurons at a candidate's kink are left out: nobody knows whether it fires there.
+
+        Args:
+            c: (n, neurons) sensitivities.
+            candidates: whose they are.
+            residual: the residual they were read from.
+        """
+        z = candidates.pre_activations
+        doubt = z.abs() <= KINK * candidates.error[:, None] * residual.spread
+        distance, equations = self.distance(c * ~doubt)
+        return (equations >= _EQUATIONS) & (distance <= LARGEST)
+
+    def shows(self, c: Tensor, fires: Tensor) -> Tensor:
+        """(n, neurons) at which neurons half of a sensitivity more or less would leave the space.
+
+        Args:
+            c: (n, neurons) sensitivities, also where a candidate does not fire.
+            fires: (n, neurons) where it does.
+        """
+        weight = torch.where(self._live, self._sent.row_error, torch.inf)
+        part = (c / weight).square() * self.free
+        whole = (part * fires).sum(1, keepdim=True)
+        return (0.25 * part > (2 * LARGEST) ** 2 * whole) & (part > 0)
 
     def chance(self, distance: Tensor, equations: Tensor) -> Tensor:
         """(n,) how likely a mixture's sensitivities would lie as close to the space.
@@ -130,7 +164,7 @@ class Structure:
         """
         live, sharp = self._live, c.clone()
         error, spare = c.new_full((len(c),), torch.inf), c.new_zeros(len(c))
-        basis = self._find_basis() if len(c) else None
+        basis = self._find_signal() if len(c) else None
         if basis is None:
             return sharp, error, spare
         for i in range(len(c)):
@@ -162,53 +196,66 @@ class Structure:
     def _find_basis(self) -> Tensor | None:
         """Orthonormal columns that span the space; None where it is all there is.
 
-        Neurons are weighted by their errors, so that faint samples keep their direction. The
-        gradient has no more rank than the batch has samples, so as many random combinations of its
-        columns span it.
+        Neurons are weighted by their errors, so that faint samples keep their direction. A few of
+        the columns may span nothing but noise.
         """
         if not self.asked:
             self.asked = True
-            rows = self._sent.rows[self._live]
-            rows = rows / (self._sent.row_error[self._live, None] * self._sent.scale)
-            self._basis = self._span(rows) if len(rows) else None
+            self._basis = self._span()
             # The bias gradient is the sum of all sensitivities: if it is not in the space either,
             # the two gradients do not belong together.
             if self._basis is not None and float(self.distance(self._sent.bias[None])[0]) > _ALIEN:
                 self._basis = None
         return self._basis
 
-    def _span(self, rows: Tensor) -> Tensor | None:
-        """Orthonormal basis of what stands out of the noise in rows, each of unit error."""
-        count, width = rows.shape
-        most, size = min(*rows.shape, self._sent.features), self._batch_size
-        if size is not None and (size + _OVERSAMPLING >= count or size >= most):
+    def _weighted_rows(self) -> Tensor:
+        """(live neurons, width) the gradient, each row in units of its error."""
+        return self._sent.rows[self._live] / (
+            self._sent.row_error[self._live, None] * self._sent.scale
+        )
+
+    @property
+    def _most(self) -> int:
+        """The dimension of all there is."""
+        return min(int(self._live.sum()), self._sent.rows.shape[1], self._sent.features)
+
+    def _span(self) -> Tensor | None:
+        """Random combinations of the columns until only noise is left, made orthonormal."""
+        most = self._most
+        if not most:
             return None
+        rows = self._weighted_rows()
+        count, width = rows.shape
         source = generator()
         basis = rows.new_zeros(count, 0)
-        block = _BLOCK if size is None else size + _OVERSAMPLING
         while basis.shape[1] < most:
-            block = min(block, most - basis.shape[1])
+            block = min(_BLOCK, max(8, most // 8), most - basis.shape[1])
             mix = gaussian(width, block, like=rows, source=source)
             fresh = rows @ mix / math.sqrt(width)
             fresh = fresh - basis @ (basis.T @ fresh)
-            if float(fresh.norm(dim=0).max()) <= _NOISE * math.sqrt(count):
-                break
+            left = float(fresh.norm(dim=0).max()) / math.sqrt(count)
+            if left <= _NOISE:
+                return basis
             # Normalised before they are made orthogonal once more: what is left may be small.
             for _ in range(2):
                 fresh = torch.linalg.qr(fresh).Q
                 fresh = fresh - basis @ (basis.T @ fresh)
             basis = torch.cat([basis, torch.linalg.qr(fresh).Q], 1)
-            block = _BLOCK
-            if size is not None:
-                break
-        left, values, _ = torch.linalg.svd(basis.T @ rows, full_matrices=False)
-        noise = _NOISE * (math.sqrt(count) + math.sqrt(width))
-        rank = _rank(values, noise)
-        if rank >= most:
-            return None
-        self._rank = rank
-        found: Tensor = basis @ left[:, :rank]
-        return found
+            # Roundings may stand a little above what they are thought to be; then this block spans
+            # them, and whatever samples are as faint.
+            if left <= _CLIFF and basis.shape[1] < most:
+                return basis
+        return None
+
+    def _find_signal(self) -> Tensor | None:
+        """The basis without the columns that span nothing but noise; also finds the rank."""
+        basis = self._find_basis()
+        if basis is not None and self._signal is None:
+            left, values, _ = torch.linalg.svd(basis.T @ self._weighted_rows(), full_matrices=False)
+            noise = _NOISE * (math.sqrt(len(basis)) + math.sqrt(self._sent.rows.shape[1]))
+            self._rank = _rank(values, noise)
+            self._signal = basis @ left[:, : self._rank]
+        return self._signal
 
 
 def _rank(values: Tensor, noise: float) -> int:

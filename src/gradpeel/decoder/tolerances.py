@@ -11,6 +11,7 @@ __all__ = [
     "CHANCE",
     "CLEAR",
     "CONFIRMS",
+    "COPIES",
     "COPY",
     "EXACT",
     "HOLDS",
@@ -77,6 +78,9 @@ WORN_MEASURED = 1e-10
 
 MOST_TRACE = 3e-3
 """Most of another sample that may be left in one that the structure certifies."""
+
+COPIES = 1e-2
+"""Largest radius of a group, relative to the typical size of a sample, that counts as copies."""
 
 COPY = 1e-3
 """How near to a whole number of copies a weight must be to be that of copies."""

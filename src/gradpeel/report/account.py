@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradpeel.decoder import Recovery
+from gradpeel.decoder import BatchSize, Recovery
 from gradpeel.report.words import counted, percent, scientific
 
 __all__ = ["batch_size", "completeness", "copies", "evidence"]
@@ -27,26 +27,39 @@ def completeness(recovery: Recovery) -> str:
     what = "it, over all layers" if everywhere else "the target's"
     explained = f"the samples' own gradient explains {share} of {what}"
     if recovery.faint:
-        missing = "what is missing" if recovery.batch_size else "anything more in it"
+        missing = "what is missing" if recovery.batch_size.value else "anything more in it"
         return f"{explained}; {missing} is too faint to be certified"
-    if recovery.found == recovery.batch_size:
+    if recovery.found == recovery.batch_size.value:
         return f"not proven complete: {explained}"
     return f"not complete: {explained}"
 
 
 def batch_size(recovery: Recovery) -> str:
-    """The batch size, who says it, and how many samples speak for it."""
-    size, stated, votes = recovery.batch_size, recovery.stated_batch_size, recovery.batch_votes
-    if size is None:
-        return "not known: nobody states it, and nothing in the update tells"
-    agree = f" ({counted(votes, 'sample')} agree{'s' * (votes == 1)})" if votes else ""
-    if stated is None and not votes:
-        return f"{size} by the rank of the update, copies counted once"
+    """The batch size, and what it rests on."""
+    size = recovery.batch_size
+    stated, weight = size.stated, size.by_weight
+    if size.proven is not None:
+        return f"{size.proven}, proven: the samples found make up the whole update"
+    if stated is None and weight is not None:
+        return f"{weight} by the weight of one sample, if the update was not scaled"
     if stated is None:
-        return f"{size}, found in the update{agree}"
-    if stated != size:
-        return f"{size}, found in the update{agree}, not {stated} as stated"
-    return f"{size}, as stated{agree}"
+        least = f"at least {size.least}" if size.least else "not known"
+        return f"{least}: it is not stated, and the update does not reveal it"
+    return _stated(size, stated)
+
+
+def _stated(size: BatchSize, stated: int) -> str:
+    """What the update says of the size that it states."""
+    if size.is_refuted:
+        return f"not {stated} as stated: {counted(size.least, 'sample')} are certified"
+    if size.is_confirmed:
+        return f"{stated}, as stated; the weight of one sample agrees"
+    if size.by_weight is None:
+        return f"{stated}, as stated; nothing in the update confirms it"
+    return (
+        f"{stated}, as stated; the weight of one sample suggests {size.by_weight}, "
+        "so the size is wrong or the update was scaled"
+    )
 
 
 def copies(recovery: Recovery) -> str | None:

@@ -45,8 +45,7 @@ def summary(audit: Audit, *, data: str) -> RenderableType:
         parts.append(cautions(audit.recovery.warnings))
     parts.append(facts(scene(audit)))
     if len(audit.recovery):
-        counts = [round_.certified for round_ in audit.recovery.trace]
-        parts.append(headed("How many fell in which round", round_bars(counts)))
+        parts.append(headed("How many fell in which round", round_bars(audit.recovery.by_round)))
     parts.append(headed("Compared with", _comparison(audit)))
     parts.append(headed("How far to trust it", facts(trust(audit))))
     if others := missing(audit):

@@ -42,9 +42,8 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
         parts.append(cautions(recovery.warnings))
     parts.append(facts(_whole(recovery)))
     if len(recovery):
-        counts = [round_.certified for round_ in recovery.trace]
         labels = recovery.count_labels(classes).tolist()
-        parts.append(headed("How many fell in which round", round_bars(counts)))
+        parts.append(headed("How many fell in which round", round_bars(recovery.by_round)))
         if any(labels):
             parts.append(headed("Their labels", label_bars(labels)))
         parts.append(headed("Certificates", facts(_certificates(recovery))))
@@ -54,13 +53,13 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
             "you ask for it (--samples)."
         )
     )
-    if recovery.found != recovery.batch_size:
+    if not recovery.complete:
         parts.append(Text("Not recovered is not safe: this is one attack on one update."))
     return panel("gradpeel peel", parts)
 
 
 def _verdict(recovery: Recovery) -> RenderableType:
-    found, size = recovery.found, recovery.batch_size
+    found, size = recovery.found, recovery.batch_size.value
     if not found:
         of = "" if size is None else f" of {size}"
         return Text(f"No sample{of} could be read out of this update.", style="bold yellow")
@@ -89,14 +88,12 @@ def _whole(recovery: Recovery) -> list[tuple[str, str]]:
 
 def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
     residual, fewest = float(recovery.residuals.max()), int(recovery.equations.min())
-    chance, met = float(recovery.chances.max()), scientific(recovery.mismatch)
+    score, met = float(recovery.scores.min()), scientific(recovery.mismatch)
     error = scientific(float(recovery.errors.max()))
-    # Below float64's smallest number a chance is 0; nothing is that certain.
-    luck = f"at most {scientific(chance)}" if chance else "below 1e-300"
     return [
         ("Evidence", evidence(recovery)),
         ("Worst residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
         ("Estimated error", f"at most {error} of the size of an entry"),
-        ("Luck", f"a mixture would pass for a sample with a chance of {luck}"),
+        ("Weight of evidence", f"at least {score:.0f} decimal digits, all equations together"),
         ("Cross-check", f"where the update is explained it is met to {met}"),
     ]

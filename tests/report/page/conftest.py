@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.browsing import CHROMIUM, OPTIONS, find_chromium
 from gradpeel import Audit, Report, report
 from gradpeel.datasets import Dataset
 from opened_page import Opened
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+DRIVERS = ("playwright", "axe_playwright_python")
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium without a window; required where $GRADPEEL_REQUIRE_CHROMIUM says so."""
     found = find_chromium()
-    if found is None:
+    reason = None
+    if any(importlib.util.find_spec(name) is None for name in DRIVERS):
+        reason = f"no browser: {' and '.join(DRIVERS)} are not installed"
+    elif found is None:
         reason = f"no browser: none of {', '.join(CHROMIUM)} is installed"
+    if reason is not None:
         if os.environ.get("GRADPEEL_REQUIRE_CHROMIUM"):
             pytest.fail(reason)
         pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=found, args=list(OPTIONS))
         yield started

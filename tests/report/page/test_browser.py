@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser
 
 from gradpeel import Audit, Report, report
 from gradpeel.datasets import Dataset
 from gradpeel.report.words import printable
 from opened_page import Opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 Open = Callable[..., Opened]
 KINDS = ["whole", "part", "nothing", "doubled", "unlabelled", "records", "unnamed", "without"]

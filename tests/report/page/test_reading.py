@@ -125,7 +125,7 @@ def test_a_file_that_is_not_there_or_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "report.json"
-    with pytest.raises(InputError, match=r"report\.json: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"report\.json: cannot be read: "):
         read_payload(file)
     file.write_bytes(b" " * 100)
     monkeypatch.setattr(reading, "LARGEST", 99)

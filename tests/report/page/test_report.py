@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,3 +43,10 @@ def test_the_function_and_the_class_are_of_the_package(whole: Audit, digits: Dat
 
 def test_the_same_audit_gives_the_same_page(whole: Audit, digits: Dataset) -> None:
     assert gp.report(whole, digits).html == gp.report(whole, digits).html
+
+
+@pytest.mark.parametrize("audit", [None, "audit", Audit])
+def test_only_audits_are_reported(audit: Any) -> None:
+    kind = type(audit).__name__
+    with pytest.raises(gp.InputError, match=f"^audit of type {kind}: expected a gradpeel.Audit$"):
+        gp.report(audit)

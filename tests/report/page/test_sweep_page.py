@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from playwright.sync_api import Browser, ViewportSize
 
 from gradpeel.paper import published_rates
 from gradpeel.report.page.sweep_charts import heat_maps, line_panels, noise_panels
@@ -16,6 +15,9 @@ from gradpeel.report.page.sweep_page import sweep_html
 from gradpeel.sweeps import Cell, Finished, Results
 from gradpeel.sweeps.summary import over_seeds
 from opened_page import Opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ViewportSize
 from sweep_rows import CELL, failed, measured
 
 SIZES = (64, 128, 256)

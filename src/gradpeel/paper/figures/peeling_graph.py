@@ -64,7 +64,7 @@ def peeling_graph(
     """
     found = small_cascade(dataset, batch_size=batch_size, neurons=neurons, rounds=rounds, seed=seed)
     graph = PeelingGraph.of(found)
-    removed = [round_.certified for round_ in found.recovery.trace]
+    removed = found.recovery.by_round
     caption = with_notes(
         f"{title_of(dataset.name)}: the first {counted(batch_size, 'sample')} and all "
         f"{counted(neurons, 'neuron')} of an untouched network, seed {found.seed}: the first seed "

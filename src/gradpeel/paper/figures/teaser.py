@@ -69,7 +69,7 @@ def teaser(
             "recovered": found.score.recovered,
             "labels_right": int(found.score.labels_right.sum()),
             "false_certificates": found.score.false_certificates,
-            "removed_by_round": [round_.certified for round_ in found.recovery.trace],
+            "removed_by_round": found.recovery.by_round,
             "max_abs_error": found.score.max_abs_error,
             "shown": chosen,
             "shown_rounds": [int(rounds[sample]) for sample in chosen],

@@ -47,7 +47,7 @@ def cascade_of(audit: Audit) -> Cascade:
 def _steps(
     audit: Audit, grid: NDArray[np.bool_], rounds: NDArray[np.int64], is_copy: NDArray[np.bool_]
 ) -> list[Step]:
-    tested = {round_.number: round_.distinct for round_ in audit.recovery.trace}
+    tested = {round_.number: round_.distinct for round_ in audit.recovery.trace if round_.certified}
     steps = []
     for number in range(int(rounds.max()) + 1):
         live = (rounds == 0) | (rounds > number)

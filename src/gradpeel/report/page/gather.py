@@ -149,7 +149,7 @@ def _certificate(audit: Audit, place: int) -> Certificate:
     return Certificate(
         neuron=int(recovery.sources[place]),
         equations=int(recovery.equations[place]),
-        chance=float(recovery.chances[place]),
+        score=float(recovery.scores[place]),
         residual=float(recovery.residuals[place]),
         estimate=float(recovery.errors[place]),
         evidence=recovery.evidence[place].words,

@@ -84,7 +84,7 @@ class Certificate:
     Attributes:
         neuron: the neuron it was read from.
         equations: how many equations it meets.
-        chance: probability that a mixture would have met them as well.
+        score: weight of evidence, in decimal digits.
         residual: worst relative mismatch over the equations.
         estimate: the decoder's own estimate of the error, relative to the size of an entry.
         evidence: the kinds of evidence.
@@ -92,7 +92,7 @@ class Certificate:
 
     neuron: int
     equations: int
-    chance: float
+    score: float
     residual: float
     estimate: float
     evidence: tuple[str, ...]

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from gradpeel.errors import InputError
+from gradpeel.files import check_path
 from gradpeel.report.page.cascade import unpacked
 from gradpeel.report.page.payload import VERSION, Payload
 
@@ -46,6 +47,7 @@ def read_payload(path: Path) -> Payload:
     Raises:
         InputError: the file cannot be read, is too large, or breaks a rule; one line says which.
     """
+    check_path(path)
     try:
         size = path.stat().st_size
         if size > LARGEST:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
+from gradpeel.errors import InputError
 from gradpeel.files import write_files
 from gradpeel.report.page.gather import gather
 from gradpeel.report.page.payload import Payload
@@ -47,7 +48,14 @@ class Report:
 
     @classmethod
     def of(cls, audit: Audit, dataset: Dataset | None = None, *, samples: bool = True) -> Report:
-        """Make the report of an audit; the arguments are those of `gradpeel.report`."""
+        """Make the report of an audit; the arguments are those of `gradpeel.report`.
+
+        Raises:
+            InputError: what is to be reported is no audit.
+        """
+        given: object = audit
+        if not isinstance(given, Audit):
+            raise InputError(f"audit of type {type(given).__name__}: expected a gradpeel.Audit")
         return cls(gather(audit, dataset, samples=samples))
 
     @classmethod
@@ -113,6 +121,9 @@ def report(audit: Audit, dataset: Dataset | None = None, *, samples: bool = True
             called; without it they are numbered.
         samples: whether to show samples, rebuilt ones and labels. They are personal data, and an
             audit runs on data you own.
+
+    Raises:
+        InputError: what is to be reported is no audit.
 
     Example:
         >>> import torch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gradpeel.audit import Audit
-from gradpeel.decoder.tolerances import CHANCE
 from gradpeel.report.page.payload import Count, Fact, Story
 from gradpeel.report.telling import comparison, limits, missing, scene, trust, verdict
 from gradpeel.report.words import counted, printable, scientific
@@ -67,12 +66,8 @@ def _knows(audit: Audit) -> str:
 
 def _sure(audit: Audit) -> list[Fact]:
     recovery, score = audit.recovery, audit.score
-    tested = sum(round_.distinct for round_ in recovery.trace)
     facts = []
     if len(recovery):
-        worst = float(recovery.chances.max())
-        # Below float64's smallest number a chance is 0; nothing is that certain.
-        luck = scientific(worst) if worst else "1e-300"
         fewest = counted(int(recovery.equations.min()), "equation")
         facts.append(
             Fact(
@@ -81,19 +76,12 @@ def _sure(audit: Audit) -> list[Fact]:
                 f"{fewest} or more.",
             )
         )
+        digits = f"{float(recovery.scores.min()):.0f}"
         facts.append(
-            Fact("Luck", f"The chance that a mixture passes for a sample is at most {luck} each.")
+            Fact("Weight of evidence", f"At least {digits} decimal digits, all equations together.")
         )
-    bound = f"so fewer than {scientific(tested * CHANCE)} false ones are to be expected"
-    facts.append(
-        Fact(
-            "False accepts",
-            f"{counted(tested, 'candidate')} tested; each passes by luck with a chance of at most "
-            f"{CHANCE:.0e}, {bound}."
-            if tested
-            else "No candidate was there to be tested.",
-        )
-    )
+    tested = f"{counted(recovery.candidates_tested, 'candidate')} tested"
+    facts.append(Fact("Candidates", f"{tested}, {len(recovery)} of them certified."))
     if not len(recovery):
         facts.append(
             Fact(

@@ -85,8 +85,7 @@ gradpeel.samples = (() => {
     const facts = {
       "read from neuron": held.neuron,
       equations: held.equations,
-      // Below the smallest number a chance is 0; nothing is that certain.
-      "chance of a mixture": held.chance ? scientific(held.chance) : "below 1e-300",
+      "weight of evidence": `${Math.round(held.score)} decimal digits`,
       "worst residual": scientific(held.residual),
       "estimated error": scientific(held.estimate),
       evidence: held.evidence.join(", "),
