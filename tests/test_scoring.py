@@ -38,6 +38,19 @@ GRID = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0]]).bool()
 
 
 @dataclass(frozen=True)
+class Unproven:
+    """Candidates that were read without proof."""
+
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def samples(self, index: Tensor) -> Tensor:
+        return self.rows[index]
+
+
+@dataclass(frozen=True)
 class Found:
     """What scoring reads of a recovery."""
 
@@ -46,6 +59,7 @@ class Found:
     multiplicities: Tensor
     label_counts: tuple[dict[int, int], ...]
     errors: Tensor
+    unproven: Unproven
 
 
 def recovery_of(
@@ -55,6 +69,7 @@ def recovery_of(
     multiplicities: Sequence[int] | None = None,
     label_counts: Sequence[dict[int, int]] | None = None,
     errors: float = 0.0,
+    unproven: Tensor | None = None,
 ) -> Recovery:
     """What a decoder that found these samples would return, single copies if not said otherwise."""
     single = [{label: 1} if label >= 0 else {} for label in labels]
@@ -64,6 +79,7 @@ def recovery_of(
         torch.tensor(multiplicities or [1] * len(labels), dtype=torch.long),
         tuple(label_counts or single),
         torch.full((len(labels),), errors, dtype=torch.float64),
+        Unproven(samples[:0] if unproven is None else unproven),
     )
     return cast("Recovery", found)
 
@@ -135,6 +151,13 @@ def test_errors_are_those_of_matched_samples() -> None:
     assert found.errors.tolist() == pytest.approx([1e-4, 3e-4, 2e-4, 9.0])
     assert found.max_abs_error == pytest.approx(3e-4)
     assert found.median_abs_error == pytest.approx(2e-4)
+
+
+def test_what_is_read_without_proof_is_readable() -> None:
+    near, mixture = X[3:] + 0.1 * RIGHT, X[[0, 3]].mean(0, keepdim=True)
+    found = judged(recovery_of(X[:1], [0], unproven=torch.cat([mixture, near, X[:1]])))
+    assert found.readable.tolist() == [True, False, False, True]
+    assert (found.read, found.recovered, found.false_certificates) == (2, 1, 0)
 
 
 # What counts as right, inexact and false.

@@ -24,6 +24,7 @@ from benchmarks.adversary.summary import faults, findings, markdown, tabulate
 from benchmarks.adversary.truth import FALSE, RIGHT, Claims, Truth, Yardstick, claims_of, compare
 from gradpeel.datasets import EMBEDDED
 from gradpeel.decoder import Recovery
+from gradpeel.decoder.recovery import BatchSize
 
 CELL = Cell("one class", "one class", "digits", "float64", 100, 16, 0)
 
@@ -208,18 +209,9 @@ def test_samples_of_other_batches_are_neither_false_nor_recovered() -> None:
     assert (found.certified, found.right, found.false, found.recovered) == (2, 1, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("size", "stated", "claimed"),
-    [
-        (8, None, 8),
-        (8, 8, None),  # to repeat what is stated is no claim
-        (7, 8, 7),
-        (None, 8, None),
-        (SimpleNamespace(proven=8), 8, 8),
-        (SimpleNamespace(proven=None), 8, None),
-    ],
-)
-def test_the_claimed_size_of_a_recovery(size: object, stated: int | None, claimed: int) -> None:
+@pytest.mark.parametrize("proven", [None, 8])
+def test_only_a_proven_size_is_a_claim(proven: int | None) -> None:
+    size = BatchSize(stated=9, by_weight=10, least=1, proven=proven)
     recovery = SimpleNamespace(
         samples=BATCH.reshape(8, 4, 5),
         labels=LABELS,
@@ -227,10 +219,9 @@ def test_the_claimed_size_of_a_recovery(size: object, stated: int | None, claime
         label_counts=({},) * 8,
         complete=False,
         batch_size=size,
-        stated_batch_size=stated,
     )
     claims = claims_of(cast("Recovery", recovery))
-    assert claims.batch_size == claimed
+    assert claims.batch_size == proven
     assert claims.samples.shape == (8, 20)
 
 
@@ -454,7 +445,10 @@ LIES: dict[str, tuple[Lie, str]] = {
         lambda found: replace(found, samples=found.samples[[1, *range(1, len(found))]]),
         "repeats",
     ),
-    "size": (lambda found: replace(found, batch_size=7), "wrong_size"),
+    "size": (
+        lambda found: replace(found, batch_size=replace(found.batch_size, proven=7)),
+        "wrong_size",
+    ),
 }
 
 
