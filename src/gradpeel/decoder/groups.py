@@ -21,7 +21,7 @@ does not see at all (a direction orthogonal to all its weights) leaves no trace 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -45,8 +45,58 @@ _LEAST_BEND = 1e-10
 _FEW = 3
 """So many groups must weigh the same before that says anything."""
 
+_SEVERAL = 8
+"""So many groups must be there before their scatter shows how exactly their mean is known."""
+
+_WARY = 5.0
+"""How many times its error such a mean may be off."""
+
 _NEURONS = 8
 """So many hinges on a random line: that none of them lies between two members is excluded."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Bend:
+    """What the curvature of the tail says of groups, on one line.
+
+    Attributes:
+        apart: (n,) how far members may be from the mean; infinite where the tail is straight.
+        square: (n,) how far they are, squared, as the mismatch along the predicted one shows it.
+        sharp: (n,) how exactly: one over the variance.
+        weight: (n,) by how much two members weigh more than two copies at a distance of 1.
+    """
+
+    apart: Tensor
+    square: Tensor
+    sharp: Tensor
+    weight: Tensor
+
+    def scaled(self, size: Tensor) -> _Bend:
+        """In another unit of length, (n,); at the origin there is no line through it."""
+        known = size > 0
+        return _Bend(
+            torch.where(known, self.apart * size, 0.0),
+            torch.where(known, self.square * size**2, 0.0),
+            torch.where(known, self.sharp / size**4, 0.0),
+            torch.where(known, self.weight / size**2, 0.0),
+        )
+
+    def if_all(self, agreement: float) -> list[float]:
+        """How far members may be from the mean if every one of these is a group.
+
+        Args:
+            agreement: largest relative difference between what they weigh.
+        """
+        found = []
+        if len(self.weight) >= _FEW and (scatter := float(self.weight.std())) > _LEAST_BEND:
+            found.append(math.sqrt(agreement / scatter))
+        known = self.sharp > 0
+        if int(known.sum()) >= _SEVERAL:
+            sharp = self.sharp[known] / self.sharp[known].sum()
+            mean = float((sharp * self.square[known]).sum())
+            off = float((sharp.square() * (self.square[known] - mean).square()).sum().sqrt())
+            found.append(math.sqrt(max(mean, 0.0) + _WARY * off))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,20 +108,15 @@ class Radius:
         across: (n,) on a random line.
         hinges: (n, neurons) where on such lines the structure tells members apart, in order;
             infinite where it does not.
-        weight_along: (n,) by how much two members on the line through the origin weigh more than
-            two copies, relative, at a distance of 1.
-        weight_across: (n,) the same on a random line.
+        bend_along: what the tail's bend says on the line through the origin.
+        bend_across: the same on a random line.
     """
 
     along: Tensor
     across: Tensor
     hinges: Tensor
-    weight_along: Tensor
-    weight_across: Tensor
-
-    def pick(self, index: Tensor) -> Radius:
-        """Those of some of the groups."""
-        return Radius(*(getattr(self, field.name)[index] for field in fields(self)))
+    bend_along: _Bend
+    bend_across: _Bend
 
     @property
     def each(self) -> Tensor:
@@ -90,17 +135,9 @@ class Radius:
         if not len(self.along):
             return math.inf
         shared = self.hinges.flatten().sort().values[_NEURONS - 1 :][:1].tolist()
-        along = [float(self.along.min()), _by_weight(self.weight_along, agreement)]
-        across = [float(self.across.min()), _by_weight(self.weight_across, agreement), *shared]
+        along = [float(self.along.min()), *self.bend_along.if_all(agreement)]
+        across = [float(self.across.min()), *self.bend_across.if_all(agreement), *shared]
         return float(max(min(along), min(across)))
-
-
-def _by_weight(weight: Tensor, agreement: float) -> float:
-    """At what distance groups would weigh more differently than they do."""
-    if len(weight) < _FEW:
-        return math.inf
-    scatter = float(weight.std())
-    return math.sqrt(agreement / scatter) if scatter > _LEAST_BEND else math.inf
 
 
 def radius_of_groups(
@@ -123,7 +160,8 @@ def radius_of_groups(
     z = candidates.pre_activations
     if not len(z):
         none = z[:, 0]
-        return Radius(none, none, z, none, none)
+        bend = _Bend(none, none, none, none)
+        return Radius(none, none, z, bend, bend)
     shows = torch.zeros_like(z, dtype=torch.bool)
     if structure is not None:
         fires = z > 0
@@ -136,16 +174,16 @@ def radius_of_groups(
     for line in (linear, random):
         hinges = torch.where(shows, z.abs() / line.abs().clamp(min=_TINY), torch.inf)
         hinges = hinges.sort(dim=1).values
-        found.append((hinges, *_by_curvature(candidates, residual, backward, counts, line)))
-    (first, bent, heavier), (hinges, across, other) = found
+        found.append((hinges, _by_curvature(candidates, residual, backward, counts, line)))
+    (first, along), (hinges, across) = found
+    along = along.scaled(size)
     needed = min(_NEURONS, z.shape[1]) - 1
     return Radius(
-        # At the origin there is no line through it.
-        along=torch.where(size > 0, torch.minimum(bent, first[:, 0]) * size, 0.0),
-        across=torch.minimum(across, hinges[:, needed]),
+        along=torch.minimum(along.apart, torch.where(size > 0, first[:, 0] * size, 0.0)),
+        across=torch.minimum(across.apart, hinges[:, needed]),
         hinges=hinges,
-        weight_along=torch.where(size > 0, heavier / size.square(), 0.0),
-        weight_across=other,
+        bend_along=along,
+        bend_across=across,
     )
 
 
@@ -164,11 +202,10 @@ class _Seen:
 
 def _by_curvature(
     candidates: Candidates, residual: Residual, backward: Backward, counts: Tensor, line: Tensor
-) -> tuple[Tensor, Tensor]:
-    """(n,) the distance along a line at which two members would break the equations.
+) -> _Bend:
+    """The distance along a line at which two members would break the equations.
 
-    They hold up to what is observed, so that a group which breaks them by more is excluded. Also
-    returns (n,) by how much the two weigh more than two copies at a distance of 1.
+    They hold up to what is observed, so that a group which breaks them by more is excluded.
     """
     z, (row, column) = candidates.pre_activations, candidates.pairs
     fires = (z > 0).to(z.dtype)
@@ -191,14 +228,25 @@ def _by_curvature(
     if not residual.has_next:
         none = mean.next_row[:, :0]
         mean, together, candidate = (_Seen(none, part.bias) for part in (mean, together, candidate))
-    bends, weight = _mismatch(together, mean, row)
-    holds = _mismatch(observed, candidate, row)[0] + _noise(candidates, residual)
-    apart = _STEP * (holds / bends.clamp(min=_TINY)).sqrt()
-    return torch.where(bends > _LEAST_BEND, apart, torch.inf), (weight / 2 - 1) / _STEP**2
+    noise = _noise(candidates, residual)
+    bends, bend, weight = _mismatch(together, mean, row)
+    holds, gap, _ = _mismatch(observed, candidate, row)
+    apart = _STEP * ((holds + noise) / bends.clamp(min=_TINY)).sqrt()
+    curved, square = bends > _LEAST_BEND, bend.square().sum(1)
+    return _Bend(
+        apart=torch.where(curved, apart, torch.inf),
+        square=_STEP**2 * (gap * bend).sum(1) / square.clamp(min=_TINY),
+        sharp=torch.where(curved, square / noise.square(), 0.0),
+        weight=(weight / 2 - 1) / _STEP**2,
+    )
 
 
-def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> tuple[Tensor, Tensor]:
-    """(n,) the worst relative mismatch that is left once the weight has been fitted, and that."""
+def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What is left once the weight of candidates has been fitted.
+
+    Returns (n,) the worst relative mismatch, (n, next width) all of those at the next layer, and
+    (n,) the weight.
+    """
     n = len(predicted.next_row)
     zero = observed.bias.new_zeros(n)
     if predicted.next_row.shape[1]:
@@ -211,11 +259,12 @@ def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> tuple[Tensor, T
     gap = (observed.bias - mass[row] * predicted.bias).abs()
     size = zero.scatter_reduce(0, row, (mass[row] * predicted.bias).abs(), "amax")
     worst = zero.scatter_reduce(0, row, gap, "amax") / size.clamp(min=_TINY)
-    if predicted.next_row.shape[1]:
-        fitted = mass[:, None] * predicted.next_row
-        off = (observed.next_row - fitted).abs().amax(1)
-        worst = torch.maximum(worst, off / fitted.abs().amax(1).clamp(min=_TINY))
-    return worst, mass
+    off = observed.next_row[:, : predicted.next_row.shape[1]] - mass[:, None] * predicted.next_row
+    if off.shape[1]:
+        largest = (mass[:, None] * predicted.next_row).abs().amax(1, keepdim=True)
+        off = off / largest.clamp(min=_TINY)
+        worst = torch.maximum(worst, off.abs().amax(1))
+    return worst, off, mass
 
 
 def _noise(candidates: Candidates, residual: Residual) -> Tensor:

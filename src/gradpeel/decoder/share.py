@@ -41,8 +41,14 @@ _PARALLEL = 1e-2
 _ANCHOR = 0.0125
 """Largest radius of a group that may still tell the weight of one sample."""
 
-_VOTERS = 24
+_VOTERS = 64
 """So many of those that agree are asked whether they may be groups."""
+
+_MOST_COPIES = 32
+"""Most samples have no more copies than this, if some have none."""
+
+_WHOLE = 1e-3
+"""How far from a whole number of copies a weight may be, relative."""
 
 _CLUSTERS = 8
 """So many shares, those with the most voters, are looked at."""
@@ -106,8 +112,7 @@ def learn_share(
         radius = partial(_radius, votes, residual, backward, space)
         anchored = [near for near in clusters if _if_all(votes, near, radius) <= _ANCHOR]
         if anchored:
-            smallest = min(anchored, key=lambda near: float(votes.share[near].min()))
-            return _share(votes, smallest, proven=True)
+            return _share(votes, _unit(votes, anchored), proven=True)
     if not clusters:
         return None
     # Groups weigh several times as much as a sample: of what many say, the least.
@@ -148,6 +153,22 @@ class _Votes:
     label: Tensor
     share: Tensor
     error: Tensor
+
+
+def _unit(votes: _Votes, clusters: list[Tensor]) -> Tensor:
+    """Of voters who agree, those with the weight of one sample; the rest may have copies.
+
+    It is what most of them weigh, or a whole fraction of that. A stranger who happened into the
+    update, a thousandth as heavy as the batch, is no unit.
+    """
+    middle = [float(votes.share[near].median()) for near in clusters]
+    times = [middle[0] / share for share in middle]
+    fractions = [
+        place
+        for place, ratio in enumerate(times)
+        if abs(ratio - round(ratio)) <= _WHOLE * ratio and 1 <= round(ratio) <= _MOST_COPIES
+    ]
+    return clusters[min(fractions, key=lambda place: middle[place])]
 
 
 def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
