@@ -158,11 +158,12 @@ class _Votes:
 def _unit(votes: _Votes, clusters: list[Tensor]) -> Tensor:
     """Of voters who agree, those with the weight of one sample; the rest may have copies.
 
-    It is what most of them weigh, or a whole fraction of that. A stranger who happened into the
-    update, a thousandth as heavy as the batch, is no unit.
+    It is what those weigh who make up most of the update, or a whole fraction of that. A stranger
+    who happened into it, a thousandth as heavy as the batch, is no unit.
     """
     middle = [float(votes.share[near].median()) for near in clusters]
-    times = [middle[0] / share for share in middle]
+    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
+    times = [float(votes.share[most].median()) / share for share in middle]
     fractions = [
         place
         for place, ratio in enumerate(times)
