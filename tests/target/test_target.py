@@ -347,7 +347,7 @@ WAYS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
 
 
 def records_reshape() -> bool:
-    """Whether this release of torch can trace `torch.reshape` to a traced size; older ones cannot."""
+    """Whether this torch can trace `torch.reshape` to a traced size; older releases cannot."""
     try:
         fx.symbolic_trace(Written(lambda _, x: torch.reshape(x, (x.size(0), -1))))
     except TypeError:
