@@ -186,6 +186,7 @@ def test_candidates_of_singletons_are_samples() -> None:
     )
 
 
+@pytest.mark.slow
 @BOTH_SPACES
 @pytest.mark.parametrize("error", [1e-9, 1e-6, 1e-4])
 @pytest.mark.parametrize("hidden", [(), (9,)])
