@@ -190,6 +190,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", ["one layer", "smooth", "no next layer"])
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(max_examples=15)
@@ -214,6 +215,7 @@ def test_copies_add_up_to_one_gradient(tail: str, loss: str, data: st.DataObject
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_bias_entries_are_those_of_every_label(tail: str, loss: str) -> None:

@@ -28,6 +28,7 @@ ROUNDS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(ROUNDS, st.sampled_from([0.0, 1e-7, 1e-4]), st.booleans(), st.integers(0, 2))
 def test_nobody_is_turned_away_who_is_sound(

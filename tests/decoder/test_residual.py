@@ -50,6 +50,7 @@ def excess(residual: Residual, exact: Residual) -> tuple[Tensor, Tensor, Tensor]
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(ROUNDS)
 def test_without_its_samples_nothing_is_left(round_: SmallRound) -> None:
@@ -65,6 +66,7 @@ def test_without_its_samples_nothing_is_left(round_: SmallRound) -> None:
     assert not len(residual.live(torch.ones(30, dtype=torch.bool)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(ROUNDS, st.data())
 def test_what_is_left_is_the_gradient_of_who_is_left(
@@ -184,6 +186,7 @@ def test_candidates_of_singletons_are_samples() -> None:
     )
 
 
+@pytest.mark.slow
 @BOTH_SPACES
 @pytest.mark.parametrize("error", [1e-9, 1e-6, 1e-4])
 @pytest.mark.parametrize("hidden", [(), (9,)])

@@ -157,6 +157,7 @@ def test_colours_are_drawn_as_they_are(digits: Dataset, whole: Audit) -> None:
     np.testing.assert_allclose(shown(figure, 7), expected, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", ["whole", "part", "nothing", "records"])
 def test_saved_files_are_png_and_svg_of_modest_size(
     batch: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -198,6 +199,7 @@ def test_fewer_colours_make_a_smaller_file_of_the_same_size(part: Audit) -> None
     assert Image.open(io.BytesIO(few)).size == Image.open(io.BytesIO(full)).size
 
 
+@pytest.mark.slow
 def test_drawing_leaves_no_trace_in_matplotlib() -> None:
     """`import gradpeel` is light, and pyplot, which holds global state, is never loaded."""
     code = """

@@ -78,6 +78,7 @@ def test_nothing_recovered_is_grey(tiles: Tiles, photos: Dataset) -> None:
     assert grey(shown(figure.axes[1])) == 416 * 640
 
 
+@pytest.mark.slow
 def test_it_is_saved_with_the_others(tiles: Tiles, photos: Dataset, tmp_path: Path) -> None:
     paths = save_figures(tiles[0], photos, tmp_path)
     names = [path.name for path in paths]
