@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-__all__ = ["Peeled", "typical"]
+__all__ = ["SampleBlock", "typical"]
 
 
 @dataclass(frozen=True, eq=False)
-class Peeled:
+class SampleBlock:
     """Samples, a row each, with everything that subtracting them needs.
 
     Attributes:
@@ -48,7 +48,7 @@ class Peeled:
         next_width: int,
         classes: int,
         device: torch.device | None = None,
-    ) -> Peeled:
+    ) -> SampleBlock:
         """No samples yet."""
         wide = {"coordinates": width, "next_sensitivities": next_width, "counts": classes}
         flat = {"sample_error", "sensitivity_error"}
@@ -66,14 +66,16 @@ class Peeled:
     def __len__(self) -> int:
         return len(self.coordinates)
 
-    def pick(self, index: Tensor) -> Peeled:
+    def pick(self, index: Tensor) -> SampleBlock:
         """Some of the samples."""
         if index.dtype == torch.bool and bool(index.all()):
             return self
-        return Peeled(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return SampleBlock(
+            **{field.name: getattr(self, field.name)[index] for field in fields(self)}
+        )
 
     @classmethod
-    def joined(cls, parts: Sequence[Peeled]) -> Peeled:
+    def joined(cls, parts: Sequence[SampleBlock]) -> SampleBlock:
         """The samples of all parts, in their order."""
         return cls(
             **{

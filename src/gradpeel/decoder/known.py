@@ -19,16 +19,15 @@ from torch.nn import functional
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
-from gradpeel.decoder.draws import gaussian
-from gradpeel.decoder.labelling import labels_of
-from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.labels import labels_of
+from gradpeel.decoder.limits import CHANCE, NOTHING, SAME, SLACK, STANDS_OUT
+from gradpeel.decoder.linalg import combine, gaussian
 from gradpeel.decoder.recovery import Evidence, Stage
-from gradpeel.decoder.refinement import Refined
+from gradpeel.decoder.refine import Refined
 from gradpeel.decoder.residual import rms
-from gradpeel.decoder.tolerances import CHANCE, NOTHING, SAME, SLACK, STANDS_OUT
-from gradpeel.decoder.wide import combine
+from gradpeel.decoder.sample_block import SampleBlock
 
-__all__ = ["Ledger"]
+__all__ = ["KnownSamples"]
 
 _DIRECTIONS = 2
 """Random directions in which different samples hardly ever agree."""
@@ -37,7 +36,7 @@ _ALIKE = 0.03
 """Different samples may be this near to each other, relative to the typical size of an entry."""
 
 
-class Ledger:
+class KnownSamples:
     """Certified samples in the order they were certified."""
 
     def __init__(
@@ -57,7 +56,7 @@ class Ledger:
         # Samples are compared along a few random directions first.
         some = gaussian(width, _DIRECTIONS, like=gradient.new_empty(0, dtype=torch.float64))
         self._directions = functional.normalize(some, dim=0)
-        none = Peeled.none(
+        none = SampleBlock.none(
             width=width,
             neurons=len(gradient),
             next_width=next_width,
@@ -65,7 +64,7 @@ class Ledger:
             device=gradient.device,
         )
         # Entered round by round, joined when somebody asks for all of them.
-        self._entered: list[Peeled] = []
+        self._entered: list[SampleBlock] = []
         self.peeled = none
         self._combinations = none.sensitivities
         numbers, counts = none.sample_error, none.sample_error.long()
@@ -79,14 +78,14 @@ class Ledger:
         return len(self.sources)
 
     @property
-    def peeled(self) -> Peeled:
+    def peeled(self) -> SampleBlock:
         """All samples, as the residual needs them."""
         if len(self._entered) > 1:
-            self._entered = [Peeled.joined(self._entered)]
+            self._entered = [SampleBlock.joined(self._entered)]
         return self._entered[0]
 
     @peeled.setter
-    def peeled(self, values: Peeled) -> None:
+    def peeled(self, values: SampleBlock) -> None:
         self._entered = [values]
         self._copies = _copies(values)
         self._along = values.coordinates @ self._directions
@@ -124,7 +123,7 @@ class Ledger:
         *,
         number: int,
         stage: Stage,
-    ) -> Peeled:
+    ) -> SampleBlock:
         """Enter the chosen candidates; returns what to subtract.
 
         Args:
@@ -199,16 +198,16 @@ class Ledger:
         self.evidence = [self.evidence[i] for i in places]
         self.stages = [self.stages[i] for i in places]
 
-    def values(self) -> tuple[Peeled, Tensor]:
+    def values(self) -> tuple[SampleBlock, Tensor]:
         """The samples as they are known now, for `revert`."""
         return self.peeled, self.combinations()
 
-    def revert(self, values: tuple[Peeled, Tensor]) -> None:
+    def revert(self, values: tuple[SampleBlock, Tensor]) -> None:
         """Put the first samples back to what was known of them earlier."""
         peeled, combinations = values
         later = torch.arange(len(peeled), len(self), device=combinations.device)
         self._combinations = torch.cat([combinations, self.combinations()[later]])
-        self.peeled = Peeled.joined([peeled, self.peeled.pick(later)])
+        self.peeled = SampleBlock.joined([peeled, self.peeled.pick(later)])
 
     def combinations(self) -> Tensor:
         """(n, neurons) the certified samples as combinations of the weight gradient's rows."""
@@ -281,6 +280,6 @@ class Ledger:
         )
 
 
-def _copies(peeled: Peeled) -> int:
+def _copies(peeled: SampleBlock) -> int:
     """Number of samples of the batch that these are; one of unknown labels counts as one."""
     return int(peeled.counts.sum(1).clamp(min=1).sum())

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradpeel.decoder.wide import batches
+from gradpeel.decoder.linalg import batches
 from gradpeel.losses import CrossEntropy
 from gradpeel.target import Tail
 

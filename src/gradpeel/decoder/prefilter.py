@@ -13,12 +13,12 @@ import math
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.backward import Backward, Simulated
 from gradpeel.decoder.candidates import Readings
-from gradpeel.decoder.certificate import next_layer
+from gradpeel.decoder.evidence.equations import next_layer
+from gradpeel.decoder.limits import SLACK
+from gradpeel.decoder.linalg import batches
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.tolerances import SLACK
-from gradpeel.decoder.wide import batches
+from gradpeel.decoder.simulate import Backward, Simulated
 
 __all__ = ["glance", "share_firing"]
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.limits import SLACK
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.tolerances import SLACK
 
 __all__ = ["measure_c", "measure_v", "trespassers"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.tolerances import SLACK
+from gradpeel.decoder.limits import SLACK
+from gradpeel.decoder.sample_block import SampleBlock
 
 __all__ = ["Alike", "fire_alike"]
 
@@ -37,7 +37,7 @@ class Alike:
     known: Tensor
 
 
-def fire_alike(new: Peeled, known: Peeled, scale: float) -> Alike:
+def fire_alike(new: SampleBlock, known: SampleBlock, scale: float) -> Alike:
     """Find samples that fire the same neurons as another, but are not the same.
 
     Args:
@@ -45,7 +45,7 @@ def fire_alike(new: Peeled, known: Peeled, scale: float) -> Alike:
         known: samples accepted before.
         scale: typical size of a sample's coordinates.
     """
-    everybody = Peeled.joined([known, new])
+    everybody = SampleBlock.joined([known, new])
     alike = torch.zeros_like(everybody.sample_error, dtype=torch.bool)
     again = torch.zeros_like(alike)
     for group in _groups(everybody.activations > 0):

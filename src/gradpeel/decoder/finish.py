@@ -14,16 +14,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.draws import gaussian
-from gradpeel.decoder.ledger import Ledger
-from gradpeel.decoder.peeled import Peeled
+from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.limits import CHANCE, MERGE, STATED
+from gradpeel.decoder.linalg import batches, combine, gaussian
 from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
+from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.decoder.share import Share
-from gradpeel.decoder.tolerances import CHANCE, MERGE, STATED
+from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.unproven import Reading, Unproven
-from gradpeel.decoder.wide import batches, combine
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
 
@@ -49,7 +48,7 @@ def close(
     target: Target,
     update: Update,
     *,
-    ledger: Ledger,
+    ledger: KnownSamples,
     residual: Residual,
     backward: Backward | None,
     share: Share | None,
@@ -176,7 +175,7 @@ def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | No
     return rows.view(len(rows), *shape)
 
 
-def _agrees(ledger: Ledger, residual: Residual) -> Tensor:
+def _agrees(ledger: KnownSamples, residual: Residual) -> Tensor:
     """(n,) mask: samples whose numbers are those they were certified by.
 
     The cascade works with coordinates; the numbers come from another system of equations. A sample
@@ -190,7 +189,7 @@ def _agrees(ledger: Ledger, residual: Residual) -> Tensor:
 
 def _check(
     update: Update,
-    known: Peeled,
+    known: SampleBlock,
     combinations: Tensor,
     *,
     backward: Backward,

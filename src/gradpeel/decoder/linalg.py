@@ -20,9 +20,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.draws import gaussian, generator
-
-__all__ = ["batches", "combine", "mean_square", "norms_of_products", "survey"]
+__all__ = [
+    "batches",
+    "combine",
+    "gaussian",
+    "generator",
+    "mean_square",
+    "norms_of_products",
+    "survey",
+]
 
 _BLOCK_BYTES = 2**25
 """Size of a block of columns in float64."""
@@ -38,6 +44,17 @@ _NEARLY_ALL = 0.95
 
 _CHUNK = 128
 """Samples that are written at once."""
+
+
+def generator() -> torch.Generator:
+    """A source of randomness that always starts alike, on the CPU: so it does for every device."""
+    return torch.Generator("cpu").manual_seed(0)
+
+
+def gaussian(*shape: int, like: Tensor, source: torch.Generator | None = None) -> Tensor:
+    """Standard normal numbers of the dtype and on the device of another tensor."""
+    drawn = torch.randn(shape, generator=source or generator(), dtype=torch.float64, device="cpu")
+    return drawn.to(like)
 
 
 def survey(gradient: Tensor, weight: Tensor, *, multiply: bool) -> tuple[Tensor, Tensor]:

@@ -26,22 +26,15 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.checks import check_data_range, check_module
-from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
-from gradpeel.decoder.closing import close
-from gradpeel.decoder.draws import gaussian, generator
-from gradpeel.decoder.judging import Judge
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.finish import close
+from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.kinks import tell_kinks
-from gradpeel.decoder.labelling import labels_of
-from gradpeel.decoder.ledger import Ledger
-from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
-from gradpeel.decoder.refinement import refine
-from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.share import Share, fit_labels, learn_share
-from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import (
+from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.labels import labels_of
+from gradpeel.decoder.limits import (
     CHANCE,
     CLEAR,
     CONFIRMS,
@@ -51,6 +44,13 @@ from gradpeel.decoder.tolerances import (
     WORN,
     WORN_MEASURED,
 )
+from gradpeel.decoder.linalg import gaussian, generator
+from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
+from gradpeel.decoder.refine import refine
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.sample_block import SampleBlock
+from gradpeel.decoder.share import Share, fit_labels, learn_share
+from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.unproven import Reading
 from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
@@ -180,7 +180,7 @@ class Peeling:
         if self._loss is not None:
             self._classes = target.tail(torch.zeros_like(target.bias)[None]).shape[1]
         layer = target.tail.next_layer
-        self._ledger = Ledger(
+        self._ledger = KnownSamples(
             update.gradients[target.weight_name],
             width=residual.rows.shape[1],
             scale=residual.scale,
@@ -277,7 +277,7 @@ class Peeling:
             self._ambiguous.update(self._ledger.sources[alike].tolist())
         return Look(readings, *said)
 
-    def _enter(self, look: Look, chosen: Tensor, stage: Stage) -> tuple[Peeled, Tensor]:
+    def _enter(self, look: Look, chosen: Tensor, stage: Stage) -> tuple[SampleBlock, Tensor]:
         """Peel the chosen candidates; returns them, and the mask of neurons that this touched."""
         own = self._residual.bias[look.candidates.neurons[chosen]]
         peeled = self._ledger.add(

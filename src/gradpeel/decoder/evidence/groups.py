@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.limits import ROUNDING
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import ROUNDING
+from gradpeel.decoder.simulate import Backward
 
 __all__ = ["Radius", "radius_of_groups"]
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
-from gradpeel.decoder.draws import gaussian, generator
+from gradpeel.decoder.limits import CHANCE, KINK
+from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.residual import Residual, Sent
-from gradpeel.decoder.tolerances import CHANCE, KINK
 
 __all__ = ["LARGEST", "Structure"]
 

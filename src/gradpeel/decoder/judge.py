@@ -8,18 +8,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.alike import fire_alike
-from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.candidates import Candidates, Readings
 from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
-from gradpeel.decoder.glance import glance, share_firing
-from gradpeel.decoder.labelling import tally
-from gradpeel.decoder.ledger import Ledger
-from gradpeel.decoder.measuring import measure_v
+from gradpeel.decoder.evidence.alike import fire_alike
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.labels import tally
+from gradpeel.decoder.limits import MOST_TRACE
+from gradpeel.decoder.prefilter import glance, share_firing
 from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import MOST_TRACE
+from gradpeel.decoder.sensitivities import measure_v
+from gradpeel.decoder.simulate import Backward
 from gradpeel.target import Tail
 
 __all__ = ["Judge"]
@@ -39,7 +39,7 @@ class Judge:
     def __init__(
         self,
         tail: Tail,
-        ledger: Ledger,
+        ledger: KnownSamples,
         structure: Structure,
         *,
         classes: int,

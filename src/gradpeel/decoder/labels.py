@@ -15,8 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.tolerances import SLACK
+from gradpeel.decoder.limits import SLACK
+from gradpeel.decoder.simulate import Backward
 
 __all__ = ["MOST_COPIES", "labels_of", "tally"]
 

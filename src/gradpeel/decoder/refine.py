@@ -19,13 +19,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from gradpeel.decoder.backward import Backward
-from gradpeel.decoder.draws import gaussian
-from gradpeel.decoder.fitting import Fit, fit_equations
-from gradpeel.decoder.peeled import Peeled, typical
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.least_squares import Fit, fit_equations
+from gradpeel.decoder.limits import HOLDS, KINK, NOTHING, SLACK, STANDS_OUT
+from gradpeel.decoder.linalg import gaussian
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import HOLDS, KINK, NOTHING, SLACK, STANDS_OUT
+from gradpeel.decoder.sample_block import SampleBlock, typical
+from gradpeel.decoder.simulate import Backward
 
 __all__ = ["Refined", "refine"]
 
@@ -61,7 +61,7 @@ class Refined:
         row_error: (neurons,) the same for the residual rows.
     """
 
-    peeled: Peeled
+    peeled: SampleBlock
     better: Tensor
     confirmations: Tensor
     fit: Fit
@@ -70,7 +70,7 @@ class Refined:
 
 
 def refine(
-    read: Peeled,
+    read: SampleBlock,
     sources: Tensor,
     residual: Residual,
     *,
@@ -160,15 +160,15 @@ def refine(
 
 
 def _sense(
-    peeled: Peeled,
+    peeled: SampleBlock,
     *,
-    read: Peeled,
+    read: SampleBlock,
     residual: Residual,
     settled: Tensor,
     backward: Backward | None,
     layer: nn.Linear | None,
     structure: Structure,
-) -> Peeled:
+) -> SampleBlock:
     """The samples with sensitivities from whatever tells them most exactly."""
     z = residual.pre_activations(peeled.coordinates)
     doubt = z.abs() <= KINK * peeled.sample_error[:, None] * residual.spread
@@ -209,7 +209,9 @@ def _sense(
     return replace(best, kink=kink)
 
 
-def _measure_jointly(peeled: Peeled, residual: Residual, settled: Tensor) -> tuple[Tensor, Tensor]:
+def _measure_jointly(
+    peeled: SampleBlock, residual: Residual, settled: Tensor
+) -> tuple[Tensor, Tensor]:
     """Measure v of all samples together by the next layer's gradient; also their errors."""
     a, sent = peeled.activations, residual.sent
     size = peeled.next_sensitivities.abs().amax(1)
@@ -224,7 +226,7 @@ def _measure_jointly(peeled: Peeled, residual: Residual, settled: Tensor) -> tup
     return v, _HONEST * fit.error / v.abs().amax(1).clamp(min=tiny)
 
 
-def _better(peeled: Peeled, which: Tensor, c: Tensor, v: Tensor, error: Tensor) -> Peeled:
+def _better(peeled: SampleBlock, which: Tensor, c: Tensor, v: Tensor, error: Tensor) -> SampleBlock:
     """Put other sensitivities of some samples in place where they are more exact.
 
     They must agree with those there were as far as these are known.
