@@ -48,7 +48,7 @@ def close(
     target: Target,
     update: Update,
     *,
-    ledger: KnownSamples,
+    samples: KnownSamples,
     residual: Residual,
     backward: Backward | None,
     share: Share | None,
@@ -67,7 +67,7 @@ def close(
     Args:
         target: the target of the network, its tail in float64.
         update: what was sent.
-        ledger: the certified samples.
+        samples: the certified samples.
         residual: what is left without them.
         backward: the client's backward pass, where it could be simulated.
         share: the weight of one sample, where it could be told.
@@ -82,13 +82,13 @@ def close(
         ambiguous: sources of samples that the structure cannot tell from mixtures after all.
     """
     # Nobody is reported who is still on trial.
-    kept = _agrees(ledger, residual) & (ledger.chances <= CHANCE) & certifies
-    alone = [Evidence.BIAS not in kind for kind in ledger.evidence]
-    doubted = [source in ambiguous for source in ledger.sources.tolist()]
-    if len(ledger):
+    kept = _agrees(samples, residual) & (samples.chances <= CHANCE) & certifies
+    alone = [Evidence.BIAS not in kind for kind in samples.evidence]
+    doubted = [source in ambiguous for source in samples.sources.tolist()]
+    if len(samples):
         kept &= ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
-    known = ledger.peeled.pick(kept)
-    combinations = ledger.combinations() if bool(kept.all()) else ledger.combinations()[kept]
+    known = samples.peeled.pick(kept)
+    combinations = samples.combinations() if bool(kept.all()) else samples.combinations()[kept]
     counts = known.counts.long()
     gradient = update.gradients[target.weight_name]
     places = kept.nonzero()[:, 0].tolist()
@@ -131,23 +131,23 @@ def close(
         samples=_samples(
             combine(combinations, gradient).cpu(), target=target, sample_shape=sample_shape
         ),
-        labels=ledger.labels[kept].cpu(),
+        labels=samples.labels[kept].cpu(),
         multiplicities=counts.sum(1).cpu(),
         label_counts=tuple(
             {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()
         ),
-        residuals=ledger.residuals[kept].cpu(),
+        residuals=samples.residuals[kept].cpu(),
         errors=STATED * known.sample_error.cpu(),
-        scores=-ledger.chances[kept].clamp(min=_LEAST_CHANCE).log10().cpu(),
-        equations=ledger.equations[kept].cpu(),
-        evidence=tuple(ledger.evidence[i] | everywhere for i in places),
-        stages=tuple(ledger.stages[i] for i in places),
-        rounds=ledger.rounds[kept].cpu(),
-        sources=ledger.sources[kept].cpu(),
-        isolating=tuple(ledger.isolating[i] for i in places),
+        scores=-samples.chances[kept].clamp(min=_LEAST_CHANCE).log10().cpu(),
+        equations=samples.equations[kept].cpu(),
+        evidence=tuple(samples.evidence[i] | everywhere for i in places),
+        stages=tuple(samples.stages[i] for i in places),
+        rounds=samples.rounds[kept].cpu(),
+        sources=samples.sources[kept].cpu(),
+        isolating=tuple(samples.isolating[i] for i in places),
         unproven=Unproven(
             unproven,
-            combinations=ledger.combinations(),
+            combinations=samples.combinations(),
             gradient=gradient,
             invert=partial(_samples, target=target, sample_shape=sample_shape),
         ),
@@ -175,15 +175,15 @@ def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | No
     return rows.view(len(rows), *shape)
 
 
-def _agrees(ledger: KnownSamples, residual: Residual) -> Tensor:
+def _agrees(samples: KnownSamples, residual: Residual) -> Tensor:
     """(n,) mask: samples whose numbers are those they were certified by.
 
     The cascade works with coordinates; the numbers come from another system of equations. A sample
     for which the two do not agree, as random directions show, is withdrawn.
     """
-    peeled, sent = ledger.peeled, residual.sent.rows
+    peeled, sent = samples.peeled, residual.sent.rows
     mix = gaussian(sent.shape[1], _DIRECTIONS, like=sent) / math.sqrt(sent.shape[1])
-    off = rms(ledger.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
+    off = rms(samples.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
     return off <= torch.clamp(MERGE * peeled.sample_error, min=_DIFFERENT)
 
 

@@ -101,7 +101,7 @@ class KnownSamples:
         return self._copies
 
     def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
-        """(n,) mask: which of these candidates are a sample that is in the ledger already."""
+        """(n,) mask: which of these candidates are a known sample already."""
         known = torch.cat([part.sample_error for part in self._entered])
         near = self._near(coordinates @ self._directions, error, self._along, known)
         if not bool(near.any()):

@@ -104,4 +104,6 @@ def _smallest_spread(gradient: Tensor) -> float:
     count = max(1, min(neurons, features) // 2)
     some = torch.randperm(features, generator=generator(), device="cpu")[:count]
     smallest = float(torch.linalg.svdvals(gradient[:, some.to(gradient.device)].double())[-1])
+    if count == neurons:  # a single neuron shows no spread
+        return 0.0
     return smallest / (math.sqrt(neurons) - math.sqrt(count))

@@ -271,8 +271,8 @@ def _hypot(errors: Tensor, noise: float) -> Tensor:
 
 
 def _typical(sizes: Tensor) -> float:
-    """The median; 1 where there is nothing to measure."""
-    return float(sizes.median()) if bool(sizes.any()) else 1.0
+    """The median, of most that are nearly nothing the mean; 1 where there is nothing to measure."""
+    return float(sizes.median()) or float(sizes.mean()) if bool(sizes.any()) else 1.0
 
 
 def rms(rows: Tensor) -> Tensor:
