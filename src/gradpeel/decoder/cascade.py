@@ -32,13 +32,7 @@ from gradpeel.decoder.finish import close
 from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.known import KnownSamples
-from gradpeel.decoder.limits import (
-    CHANCE,
-    SLACK,
-    SPECULATIVE,
-    WORN,
-    WORN_MEASURED,
-)
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
 from gradpeel.decoder.residual import Residual
@@ -53,9 +47,6 @@ from gradpeel.target import Target, split
 from gradpeel.update import Update
 
 __all__ = ["Peeling", "peel"]
-
-_COORDINATES = 16
-"""Coordinates along which candidates are compared first; a few will do."""
 
 
 def peel(
@@ -154,7 +145,9 @@ class Peeling:
         source = generator()
         direction = gaussian(residual.rows.shape[1], like=target.bias, source=source)
         coin = torch.rand(target.neurons, generator=source, device="cpu").to(target.bias)
-        others = torch.randperm(len(direction), generator=source, device="cpu")[_COORDINATES:]
+        others = torch.randperm(len(direction), generator=source, device="cpu")[
+            LIMITS.compare_coordinates :
+        ]
         if residual.in_neuron_space:  # elsewhere many coordinates may be zero
             direction[others.to(direction.device)] = 0.0
         self._direction = direction / direction.norm()
@@ -222,7 +215,7 @@ class Peeling:
             yield state.trace[-1]
             # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
             # more: do not wait for the stall.
-            worn = WORN if self._judge.backward is not None else WORN_MEASURED
+            worn = LIMITS.worn if self._judge.backward is not None else LIMITS.worn_measured
             if float(new.sample_error.max()) > worn and self._refine():
                 touched = everywhere
         if len(state.known) and float(state.known.peeled.sample_error.max()) > self._exact_enough:
@@ -264,7 +257,7 @@ class Peeling:
         """Error that samples may have in the end; to prove that nobody is missing takes less."""
         half = math.sqrt(self._state.residual.resolution)
         whole = bool(self._state.residual.quiet.all())
-        return half if whole or self._judge.backward is None else max(half, WORN)
+        return half if whole or self._judge.backward is None else max(half, LIMITS.worn)
 
     def _after_a_stall(self, stage: Stage) -> Stage | None:
         """How hard to look now that nobody new was found; None if all was tried."""
@@ -358,12 +351,12 @@ class Peeling:
         known, candidates, verdicts = self._state.known, look.candidates, look.verdicts
         chosen = verdicts.accepted.nonzero()[:, 0]
         if speculate and not len(chosen) and len(candidates):
-            tried = self._state.refuted | set(known.sources[known.chances > CHANCE].tolist())
+            tried = self._state.refuted | set(known.sources[known.chances > LIMITS.chance].tolist())
             open_ = [neuron not in tried for neuron in candidates.neurons.tolist()]
             possible = verdicts.sound & verdicts.sound.new_tensor(open_)
             chance = torch.where(possible, verdicts.chance, torch.inf)
             best = chance.argmin()
-            chosen = best[None] if float(chance[best]) <= SPECULATIVE else chosen
+            chosen = best[None] if float(chance[best]) <= LIMITS.speculative else chosen
         chosen = self._new(candidates, verdicts, chosen)
         if self._range is not None:
             own = self._state.residual.bias[candidates.neurons[chosen]]
@@ -381,7 +374,7 @@ class Peeling:
 
     def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
         low, high = bounds
-        slack = (SLACK * error * max(abs(low), abs(high)))[:, None]
+        slack = (LIMITS.slack * error * max(abs(low), abs(high)))[:, None]
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.known import KnownSamples
-from gradpeel.decoder.limits import CHANCE, MERGE, STATED
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches, combine, gaussian
 from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery, Round
 from gradpeel.decoder.residual import Residual, rms
@@ -28,20 +28,8 @@ from gradpeel.update import Update, norm
 
 __all__ = ["close"]
 
-_DIFFERENT = 1e-3
-"""Numbers this far from what a sample was certified by are others."""
-
-_DIRECTIONS = 8
-"""Random directions in which numbers are compared."""
-
 _AT_ONCE = 32
 """Samples turned back at once."""
-
-_LEAST_CHANCE = 1e-300
-"""Evidence is not counted beyond this."""
-
-_ALIEN = 0.1
-"""Noise, relative to the gradient, from which on the update may as well be of other weights."""
 
 
 def close(
@@ -82,7 +70,7 @@ def close(
         ambiguous: sources of samples that the structure cannot tell from mixtures after all.
     """
     # Nobody is reported who is still on trial.
-    kept = _agrees(samples, residual) & (samples.chances <= CHANCE) & certifies
+    kept = _agrees(samples, residual) & (samples.chances <= LIMITS.chance) & certifies
     alone = [Evidence.BIAS not in kind for kind in samples.evidence]
     doubted = [source in ambiguous for source in samples.sources.tolist()]
     if len(samples):
@@ -137,8 +125,8 @@ def close(
             {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()
         ),
         residuals=samples.residuals[kept].cpu(),
-        errors=STATED * known.sample_error.cpu(),
-        scores=-samples.chances[kept].clamp(min=_LEAST_CHANCE).log10().cpu(),
+        errors=LIMITS.stated * known.sample_error.cpu(),
+        scores=-samples.chances[kept].clamp(min=LIMITS.least_chance).log10().cpu(),
         equations=samples.equations[kept].cpu(),
         evidence=tuple(samples.evidence[i] | everywhere for i in places),
         stages=tuple(samples.stages[i] for i in places),
@@ -182,9 +170,9 @@ def _agrees(samples: KnownSamples, residual: Residual) -> Tensor:
     for which the two do not agree, as random directions show, is withdrawn.
     """
     peeled, sent = samples.peeled, residual.sent.rows
-    mix = gaussian(sent.shape[1], _DIRECTIONS, like=sent) / math.sqrt(sent.shape[1])
+    mix = gaussian(sent.shape[1], LIMITS.check_directions, like=sent) / math.sqrt(sent.shape[1])
     off = rms(samples.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
-    return off <= torch.clamp(MERGE * peeled.sample_error, min=_DIFFERENT)
+    return off <= torch.clamp(LIMITS.merge * peeled.sample_error, min=LIMITS.other_numbers)
 
 
 def _check(
@@ -271,7 +259,7 @@ def _warnings(residual: Residual, size: BatchSize, rank: int | None) -> tuple[st
         found.append(
             f"the update holds {rank} distinct samples, more than the batch size {size.value}"
         )
-    if max(residual.grain, residual.broken) > _ALIEN:
+    if max(residual.grain, residual.broken) > LIMITS.alien_noise:
         found.append("the update does not fit the weights of the model, or is mostly noise")
     return tuple(found)
 

@@ -14,7 +14,7 @@ from gradpeel.decoder.evidence.alike import fire_alike
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.known import KnownSamples
 from gradpeel.decoder.labels import tally
-from gradpeel.decoder.limits import MOST_TRACE
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.prefilter import glance, share_firing
 from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.residual import Residual
@@ -164,8 +164,8 @@ class Judge:
         if stage is Stage.STRICT:
             return 0.0
         if stage is Stage.LENIENT or self.backward is not None:
-            return min(math.sqrt(residual.grain), MOST_TRACE)
-        return MOST_TRACE
+            return min(math.sqrt(residual.grain), LIMITS.most_trace)
+        return LIMITS.most_trace
 
     def _as_copies(
         self, candidates: Candidates, residual: Residual, backward: Backward

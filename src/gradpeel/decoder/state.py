@@ -18,7 +18,7 @@ from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.known import KnownSamples
 from gradpeel.decoder.labels import labels_of
-from gradpeel.decoder.limits import CHANCE, CLEAR, CONFIRMS, NOTHING
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import Round, Stage
 from gradpeel.decoder.refine import refine
 from gradpeel.decoder.residual import Residual
@@ -58,7 +58,7 @@ class State:
     @property
     def on_trial(self) -> bool:
         """Whether samples are subtracted that too little speaks for yet."""
-        return bool((self.known.chances > CHANCE).any())
+        return bool((self.known.chances > LIMITS.chance).any())
 
     @property
     def is_explained(self) -> bool:
@@ -70,7 +70,9 @@ class State:
         """Whether some neuron's residual is more than its error, but not enough to be read."""
         residual = self.residual
         size = residual.bias.abs()
-        hidden = (size > NOTHING * residual.bias_error) & (size <= CLEAR * residual.row_error)
+        hidden = (size > LIMITS.nothing * residual.bias_error) & (
+            size <= LIMITS.clear * residual.row_error
+        )
         return bool(hidden.any())
 
     def enter(self, look: Look, chosen: Tensor, stage: Stage) -> tuple[SampleBlock, Tensor]:
@@ -156,8 +158,8 @@ class State:
         follow = self.known.followers(self.residual.row_error)
         if refined:
             follow += self._confirmations
-        self.known.confirm(CONFIRMS**follow)
-        return self.known.chances <= CHANCE
+        self.known.confirm(LIMITS.confirms**follow)
+        return self.known.chances <= LIMITS.chance
 
     def roll_back(self, kept: Tensor) -> None:
         """Take samples back: all that the mask `kept` leaves out.
