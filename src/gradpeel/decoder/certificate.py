@@ -2,47 +2,48 @@
 
 A neuron that a single unrecovered sample fires hands out that sample; any other live neuron hands
 out a mixture (paper, section "Certification"). The published rule is one scalar equation with an
-absolute tolerance, which is wrong in both directions. Here every comparison is relative to a tracked
-error, and evidence counts only as far as it tells a sample from a mixture of samples that share its
-label and fire alike: with a nearly linear tail these satisfy all equations of the next layer
-together. They do not weigh what one sample weighs.
+absolute tolerance, which is wrong in both directions. Here every comparison is relative to a
+tracked error, and evidence counts only as far as it tells a sample from a mixture of samples that
+share its label and fire alike: with a nearly linear tail these satisfy all equations of the next
+layer together. They do not weigh what one sample weighs.
 
 Formal guarantees for an accepted candidate that was read from neuron j:
 
 - Firing. It fires at j.
 - Weight. With its label it has the weight of one sample, at *every* neuron that hands out the same
   vector, within `slack` times the tracked error there. What one sample weighs is learned from the
-  update itself, from candidates that cannot be groups (see `gradpeel.decoder.share`); a stated batch
-  size is no evidence.
+  update itself, from candidates that cannot be groups (see `gradpeel.decoder.share`); a stated
+  batch size is no evidence.
 - Groups. With m times that weight it is m copies of one sample: members of a group would be no
   farther than `copies` from it (see `gradpeel.decoder.evidence.groups`). Otherwise it is not
   accepted, but reported as a group.
-- Next layer. Where the tail begins with a Linear whose gradient came along, it predicts that layer's
-  whole residual at j, one equation per output, within `slack` times their tracked error.
+- Next layer. Where the tail begins with a Linear whose gradient came along, it predicts that
+  layer's whole residual at j, one equation per output, within `slack` times their tracked error.
 - Support. It has no sensitivity above the error at a neuron whose residual is already zero.
 - Enough evidence. The relative mismatches of the equations that count, multiplied with each other
   and with the number of labels tried, are at most `chance`: entries too small to tell count for
-  nothing, further neurons no more than loss gradients can be told apart, and all of them only as far
-  as the loss gradient responds to the candidate. Where that is not enough, its sensitivities must lie
-  in the column space of the update (see `gradpeel.decoder.evidence.structure`). This is a score with
-  a threshold, not a probability.
+  nothing, further neurons no more than loss gradients can be told apart, and all of them only as
+  far as the loss gradient responds to the candidate. Where that is not enough, its sensitivities
+  must lie in the column space of the update (see `gradpeel.decoder.evidence.structure`). This is a
+  score with a threshold, not a probability.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
   the update, nearer than `outside` of what random ones would, in enough equations.
 - Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
 - Relativity. Multiplying the whole update by a constant changes no verdict.
 
-Assumptions. Some sample that was read stands in the batch once. Two samples differ in a way that the
-layer can see: a difference orthogonal to all its weights leaves no trace in any update. Where the
-tail is unknown, no two samples fire exactly the same neurons.
+Assumptions. Some sample that was read stands in the batch once. Two samples differ in a way that
+the layer can see: a difference orthogonal to all its weights leaves no trace in any update. Where
+the tail is unknown, no two samples fire exactly the same neurons.
 
 When a cascade has stalled the loop asks once more, not strictly: then mismatches up to half the
 digits of the update are accepted too, as a trace of a sample with next to no gradient; all else
-holds. At the very end one candidate at a time may be subtracted on trial whose evidence falls short
-of `chance` but not of `speculative`: it stays only if what follows from it makes up for that (see
-`gradpeel.decoder.known.KnownSamples.followers`). The loop adds four guarantees: no sample is accepted
-twice, none outside a declared data range, none whose numbers are not those it was certified by, and
-none by its structure that fires exactly the same neurons as another that was certified or that
-several neurons hand out. What is not promised: a sample that does not come back is not thereby safe.
+holds. At the very end one candidate at a time may be subtracted on trial whose evidence falls
+short of `chance` but not of `speculative`: it stays only if what follows from it makes up for that
+(see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds four guarantees: no sample is
+accepted twice, none outside a declared data range, none whose numbers are not those it was
+certified by, and none by its structure that fires exactly the same neurons as another that was
+certified or that several neurons hand out. What is not promised: a sample that does not come back
+is not thereby safe.
 """
 
 from __future__ import annotations
