@@ -149,7 +149,14 @@ def close(
         faint=reproduced and not complete,
         complete=complete,
         stopped=_why(
-            update, residual, size, found, complete=complete, reproduced=reproduced, vague=vague
+            update,
+            residual,
+            size,
+            found,
+            certifies=certifies,
+            complete=complete,
+            reproduced=reproduced,
+            vague=vague,
         ),
         warnings=_warnings(residual, size, rank),
     )
@@ -270,6 +277,7 @@ def _why(
     size: BatchSize,
     found: int,
     *,
+    certifies: bool,
     complete: bool,
     reproduced: bool,
     vague: bool,
@@ -281,6 +289,13 @@ def _why(
     reasons = (
         (not bool(residual.sent.bias.any()), "the update is zero: there is nothing in it"),
         (complete, "the whole batch is recovered"),
+        (
+            not certifies,
+            (
+                "what one sample weighs cannot be proven in this update, so that none can be told "
+                "from several that look alike"
+            ),
+        ),
         (
             found == 0,
             (
