@@ -28,7 +28,7 @@ from gradpeel.checks import check_data_range, check_module
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.evidence.structure import Structure
-from gradpeel.decoder.finish import close
+from gradpeel.decoder.finish import Ending, finish
 from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.known import KnownSamples
@@ -441,22 +441,23 @@ class Peeling:
     @torch.no_grad()
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
-        return close(
-            self._target,
-            self._update,
-            samples=self._state.known,
-            residual=self._state.residual,
-            backward=self._judge.backward,
-            share=self._share,
-            rank=self._judge.structure.rank if self._judge.structure.asked else None,
-            sample_shape=self._sample_shape,
-            certifies=self._certifies,
-            unproven=self._unproven,
-            trace=tuple(self._state.trace),
-            candidates_tested=self._judge.tried,
-            everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
-            vague=self._vague,
-            ambiguous=self._ambiguous,
+        judge = self._judge
+        return finish(
+            Ending(
+                target=self._target,
+                update=self._update,
+                state=self._state,
+                backward=judge.backward,
+                share=self._share,
+                rank=judge.structure.rank if judge.structure.asked else None,
+                sample_shape=self._sample_shape,
+                certifies=self._certifies,
+                unproven=self._unproven,
+                candidates_tested=judge.tried,
+                everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
+                vague=self._vague,
+                ambiguous=self._ambiguous,
+            )
         )
 
 

@@ -7,7 +7,6 @@ the later samples that stand by themselves.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -167,22 +166,10 @@ class State:
         What was refined together with a wrong sample may be wrong: the others are put back to what
         was known of them before the trial.
         """
-        refuted = self.known.sources[~kept]
-        self.refuted.update(refuted.tolist())
-        self._strike(refuted)
+        self.refuted.update(self.known.sources[~kept].tolist())
         self.known.keep(kept)
+        self.trace = [round_.only(self.known.sources.cpu()) for round_ in self.trace]
         self.known.revert(self._trusted)
         self.residual.restore()
         self.residual.subtract(self.known.peeled)
         self._refined_at = 0
-
-    def _strike(self, sources: Tensor) -> None:
-        """Take samples out of the trace."""
-        for i, round_ in enumerate(self.trace):
-            stays = ~torch.isin(round_.sources, sources.cpu())
-            self.trace[i] = replace(
-                round_,
-                sources=round_.sources[stays],
-                labels=round_.labels[stays],
-                fires=round_.fires[stays],
-            )
