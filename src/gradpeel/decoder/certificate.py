@@ -56,7 +56,7 @@ from torch import Tensor, nn
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.evidence.equations import Equations, tail_equations
-from gradpeel.decoder.evidence.groups import radius_of_groups
+from gradpeel.decoder.evidence.groups import distance_between, radius_of_groups
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import Evidence
@@ -168,7 +168,10 @@ def certify_by_tail(
         few, residual, backward, structure, counts=simulated.counts[several]
     ).each
     radius = torch.zeros_like(error).masked_scatter(several, apart)
-    alone = radius <= LIMITS.copies
+    near = LIMITS.copies
+    if bool(several.any()):
+        near = min(near, LIMITS.apart * distance_between(candidates, residual))
+    alone = radius <= near
     chance, equations, helped = _ask_structure(structure, c, sound, tried, found)
     proven = chance <= LIMITS.chance
     kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
@@ -327,7 +330,9 @@ def certify_by_structure(
     # A trace of another sample shows as a distance from the space.
     error = torch.maximum(candidates.error, torch.where(distance <= LIMITS.outside, distance, 0.0))
     mismatch = torch.maximum(distance, gaps)
-    sound = explained & (mismatch <= LIMITS.loosest) & (error <= LIMITS.exact)
+    # As much as lies outside of the space another sample may have added.
+    sound = explained & (distance <= LIMITS.most_trace) & (mismatch <= LIMITS.loosest)
+    sound &= error <= LIMITS.exact
     accepted = sound & (chance <= LIMITS.chance)
     return Verdicts(
         accepted=accepted,

@@ -54,6 +54,8 @@ class Limits:
     """The same where sensitivities are not computed but measured, and lose digits faster."""
     most_trace: float = 0.003
     """Most of another sample that may be left in one that the structure certifies."""
+    apart: float = 0.04
+    """Largest radius of a group that counts as one sample, relative to the distance between two."""
     copies: float = 0.01
     """Largest radius of a group, relative to the typical size of a sample, that counts as
     copies."""
@@ -73,7 +75,7 @@ class Limits:
     """Largest radius of a group that may still tell the weight of one sample."""
     voters: int = 64
     """So many of those that agree are asked whether they may be groups."""
-    copies_of_unit: int = 32
+    copies_of_unit: int = 64
     """Most samples have no more copies than this, if some have none."""
     whole_weight: float = 0.001
     """How far from a whole number of copies a weight may be, relative."""
@@ -89,6 +91,8 @@ class Limits:
     # Groups.
     bend_step: float = 0.1
     """Distance at which the curvature is measured, relative to the size of a sample."""
+    compared: int = 64
+    """Candidates that show how far samples are apart."""
     least_bend: float = 1e-10
     """What a simulation bends by less than this is its own rounding."""
     fewest_agreeing: int = 3

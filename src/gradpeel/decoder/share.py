@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradpeel.decoder.candidates import Candidates, Readings
-from gradpeel.decoder.evidence.groups import Radius, radius_of_groups
+from gradpeel.decoder.evidence.groups import Radius, distance_between, radius_of_groups
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches
@@ -81,13 +81,17 @@ def learn_share(
     votes = ask(candidates, residual, backward)
     # The structure takes a while to find, and is hardly ever needed.
     clusters = _clusters(votes)
-    for space in (None, structure):
-        radius = partial(_radius, votes, residual, backward, space)
-        anchored = [near for near in clusters if _if_all(votes, near, radius) <= LIMITS.anchor]
-        if anchored:
-            return _share(votes, _unit(votes, anchored), proven=True)
     if not clusters:
         return None
+    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
+    limit = min(LIMITS.anchor, LIMITS.apart * distance_between(candidates, residual))
+    for space in (None, structure):
+        radius = partial(_radius, votes, residual, backward, space)
+        anchored = [near for near in clusters if _if_all(votes, near, radius) <= limit]
+        units = [near for near in anchored if _divides(votes, near, most)]
+        if units:
+            smallest = min(units, key=lambda near: float(votes.share[near].min()))
+            return _share(votes, smallest, proven=True)
     # Groups weigh several times as much as a sample: of what many say, the least.
     several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
     smallest = min(several, key=lambda near: float(votes.share[near].min()))
@@ -128,22 +132,16 @@ class _Votes:
     error: Tensor
 
 
-def _unit(votes: _Votes, clusters: list[Tensor]) -> Tensor:
-    """Of voters who agree, those with the weight of one sample; the rest may have copies.
+def _divides(votes: _Votes, unit: Tensor, most: Tensor) -> bool:
+    """Whether those who make up most of the update weigh a whole number of units.
 
-    It is what those weigh who make up most of the update, or a whole fraction of that. A stranger
-    who happened into it, a thousandth as heavy as the batch, is no unit.
+    They may have copies. But a stranger who happened into the update, a thousandth as heavy as the
+    batch, is no unit.
     """
-    middle = [float(votes.share[near].median()) for near in clusters]
-    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
-    times = [float(votes.share[most].median()) / share for share in middle]
-    fractions = [
-        place
-        for place, ratio in enumerate(times)
-        if abs(ratio - round(ratio)) <= LIMITS.whole_weight * ratio
-        and 1 <= round(ratio) <= LIMITS.copies_of_unit
-    ]
-    return clusters[min(fractions, key=lambda place: middle[place])]
+    times = float(votes.share[most].median()) / float(votes.share[unit].median())
+    whole = round(times)
+    near = abs(times - whole) <= LIMITS.whole_weight * times
+    return near and 1 <= whole <= LIMITS.copies_of_unit
 
 
 def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:

@@ -32,7 +32,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.simulate import Backward
 
-__all__ = ["Radius", "radius_of_groups"]
+__all__ = ["Radius", "distance_between", "radius_of_groups"]
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -123,6 +123,18 @@ class Radius:
         along = [float(self.along.min()), *self.bend_along.if_all(agreement)]
         across = [float(self.across.min()), *self.bend_across.if_all(agreement), *shared]
         return float(max(min(along), min(across)))
+
+
+def distance_between(candidates: Candidates, residual: Residual) -> float:
+    """How far candidates typically are apart, relative to the typical size of a sample.
+
+    Samples are farther apart than mixtures of them.
+    """
+    some = candidates.pre_activations[:: max(1, len(candidates) // LIMITS.compared)]
+    if len(some) < 2:
+        return 1.0
+    between = torch.pdist(some) / math.sqrt(some.shape[1]) / residual.spread
+    return float(between.median())
 
 
 def radius_of_groups(
