@@ -79,12 +79,12 @@ def learn_share(
     candidates = readings.form(residual)
     ask = _by_direction if residual.has_next else _by_bias
     votes = ask(candidates, residual, backward)
-    # The structure takes a while to find, and is hardly ever needed.
     clusters = _clusters(votes)
     if not clusters:
         return None
     most = max(clusters, key=lambda near: float(votes.share[near].sum()))
     limit = min(LIMITS.anchor, LIMITS.apart * distance_between(candidates, residual))
+    # The structure takes a while to find, and is hardly ever needed.
     for space in (None, structure):
         radius = partial(_radius, votes, residual, backward, space)
         anchored = [near for near in clusters if _if_all(votes, near, radius) <= limit]

@@ -120,9 +120,12 @@ class Radius:
         if not len(self.along):
             return math.inf
         shared = self.hinges.flatten().sort().values[LIMITS.hinges - 1 :][:1].tolist()
-        along = [float(self.along.min()), *self.bend_along.if_all(agreement)]
-        across = [float(self.across.min()), *self.bend_across.if_all(agreement), *shared]
-        return float(max(min(along), min(across)))
+        along = min([math.inf, *self.bend_along.if_all(agreement)])
+        across = min([math.inf, *self.bend_across.if_all(agreement), *shared])
+        # One of them that is no group is enough.
+        return float(
+            torch.maximum(self.along.clamp(max=along), self.across.clamp(max=across)).min()
+        )
 
 
 def distance_between(candidates: Candidates, residual: Residual) -> float:
