@@ -55,6 +55,16 @@ def make_model(
     return nn.Sequential(*modules[:-1])
 
 
+def default_model(
+    features: int, neurons: int, classes: int, *, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> nn.Sequential:
+    """A network as PyTorch starts it: its tail is nearly linear, which is hard on certificates."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = nn.Linear(features, neurons), nn.ReLU(), nn.Linear(neurons, classes)
+    return nn.Sequential(*layers).to(dtype)
+
+
 def make_batch(features: int, batch: int, classes: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Samples in [0, 1) and labels."""
     generator = torch.Generator().manual_seed(seed + 1)
