@@ -2,7 +2,7 @@
 
     python -m benchmarks.ablation --data-dir DIR --out ablation.csv --markdown ablation-table.md
 
-When a cascade stalls the decoder looks harder, in several ways (see `gradpeel.decoder.peeling`).
+When a cascade stalls the decoder looks harder, in several ways (see `gradpeel.decoder.cascade`).
 Every cell of some conditions is run with all of them, and once without each. Rows are appended as
 they come, so an interrupted run resumes where it stopped; give every version of the code a file of
 its own. The exit status is 1 if anything that was certified is wrong.
@@ -28,8 +28,8 @@ from benchmarks import audits
 from benchmarks.cells import markdown_table, run
 from benchmarks.conditions import chosen, plan
 from gradpeel.datasets.standard import STANDARD
-from gradpeel.decoder.judging import Judge
-from gradpeel.decoder.peeling import Peeling
+from gradpeel.decoder.cascade import Peeling
+from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.recovery import Stage
 
 CONDITIONS = "float32,float16,noise-1e-6,noise-1e-4,duplicates-20,unknown-tail,dropout,tail-*"

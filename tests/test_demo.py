@@ -28,6 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "_CASES", cases)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_every_audit_leaves_figures_and_numbers(tmp_path: Path) -> None:
     lines: list[str] = []
@@ -54,6 +55,7 @@ def test_samples_can_be_left_out(tmp_path: Path) -> None:
         assert not page["with_samples"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_the_same_seed_gives_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

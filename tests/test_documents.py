@@ -31,6 +31,7 @@ def test_the_reproduction_holds_the_whole_table() -> None:
         assert (DOCS / f"images/paper/{name}.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_the_table_follows_from_the_audits(run: str) -> None:
     rates: dict[tuple[str, str, str], list[float]] = {}

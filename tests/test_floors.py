@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import gradpeel as gp
 from benchmarks import soundness
 from benchmarks.nulls import KINDS
 from benchmarks.soundness import KNOWN
-from gradpeel.datasets import EMBEDDED, draw_batch, load
+from gradpeel.datasets import EMBEDDED, Dataset, draw_batch, load
 from gradpeel.designs import PAPER_METHODS
 from gradpeel.networks import mlp
 from gradpeel.sweeps import Measurement
@@ -67,11 +68,17 @@ FLOORS = [
 ]
 
 
+@cache
+def loaded(name: str) -> Dataset:
+    """Photographs take a while to cut."""
+    return load(name)
+
+
 def measured(
     dataset: str, method: str, seed: int, dtype: torch.dtype = torch.float64
 ) -> Measurement:
     """Audit a batch drawn from an embedded data set."""
-    data = load(dataset)
+    data = loaded(dataset)
     batch = draw_batch(data, BATCH_SIZE, shuffle=True, rng=np.random.default_rng([seed, 7]))
     model = mlp(
         data.features,
@@ -103,7 +110,14 @@ def test_every_method_has_a_floor_on_every_embedded_data_set() -> None:
     }
 
 
-@pytest.mark.parametrize("floor", FLOORS, ids=str)
+@pytest.mark.parametrize(
+    "floor",
+    [
+        pytest.param(floor, marks=pytest.mark.slow) if floor.dataset == "photos" else floor
+        for floor in FLOORS
+    ],
+    ids=str,
+)
 def test_attack_strength_has_a_floor(floor: Floor) -> None:
     rows = [measured(floor.dataset, floor.method, seed) for seed in SEEDS]
     for row in rows:
@@ -122,6 +136,7 @@ def test_attack_strength_has_a_floor(floor: Floor) -> None:
 FLOAT32 = {"digits": 0.8, "photos": 0.8, "breast_cancer": 0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", EMBEDDED)
 @pytest.mark.parametrize("method", ["Passive", "SD-Ind", "TW-Ind"])
 def test_a_float32_client_is_attacked_as_soundly(dataset: str, method: str) -> None:
@@ -137,7 +152,7 @@ def embedded_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded data sets as the files that the null experiment reads."""
     folder = tmp_path_factory.mktemp("embedded")
     for name in EMBEDDED:
-        data = load(name)
+        data = loaded(name)
         np.savez(
             folder / f"{name}.npz",
             x_train=data.x_train,
@@ -152,6 +167,7 @@ def embedded_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 BROKEN = pytest.mark.xfail(raises=ZeroDivisionError, reason="divides by the typical row, 0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=BROKEN) if k == "shuffled biases" else k for k in KINDS]
 )

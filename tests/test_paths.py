@@ -15,7 +15,7 @@ from gradpeel.cli.output import private_directory
 from gradpeel.datasets import load
 from gradpeel.errors import InputError
 from gradpeel.files import Npz, write_files
-from gradpeel.report.page import Report
+from gradpeel.reporting.page import Report
 from gradpeel.sweeps import LocalEngine, Plan, is_sweep, read_plan, read_results, sweep
 from gradpeel.update import Update, load_update, save_update
 

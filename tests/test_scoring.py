@@ -689,6 +689,7 @@ rounds = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(rounds)
 def test_signals_equal_the_slow_loop(round_: SmallRound) -> None:
@@ -709,6 +710,7 @@ def targets_for(loss: Loss, batch: int, outputs: int, *, seed: int) -> Tensor:
     return drawn.round() if isinstance(loss, BinaryCrossEntropy) else 5 * drawn - 2
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     loss=st.sampled_from(

@@ -55,12 +55,15 @@ class Family:
         seeds: rounds per case and dtype in a full run.
         sizes: pairs of neurons and batch size that take turns.
         dtypes: what the client computes in.
+        undecidable: no decoder can tell these rounds from others that are harmless: they lie
+            outside of what the certificates assume. They are shown, and not counted.
     """
 
     cases: Mapping[str, Make]
     seeds: int = 16
     sizes: tuple[tuple[int, int], ...] = MEDIUM
     dtypes: tuple[str, ...] = FEW
+    undecidable: bool = False
 
 
 def _batches() -> Iterator[tuple[str, Family]]:
@@ -132,7 +135,7 @@ def _batches() -> Iterator[tuple[str, Family]]:
     }
     yield "copies", Family(same | mixed | repeated)
     invisible = {name: partial(batches.invisible, share=s) for name, s in shares.items()}
-    yield "invisible pairs", Family(invisible)
+    yield "invisible pairs", Family(invisible, undecidable=True)
     yield (
         "features",
         Family(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from benchmarks.adversary.families import FAMILIES
 from benchmarks.adversary.measuring import Row
 from benchmarks.cells import markdown_table
 
@@ -42,8 +43,8 @@ FAULTS = (
 
 
 def faults(rows: Iterable[Row]) -> dict[str, int]:
-    """What must not happen, counted."""
-    some = list(rows)
+    """What must not happen, counted; rounds that nobody can decide are left out."""
+    some = [row for row in rows if not FAMILIES[row.family].undecidable]
     counts = {name: sum(int(getattr(row, name)) for row in some) for name in FAULTS}
     return counts | {"errors": sum(bool(row.error) for row in some)}
 

@@ -34,6 +34,9 @@ FALSE = 0.05
 REFERENCE = 200
 """Samples that a unit is measured on."""
 
+MOST_UNITS = 65
+"""Up to so many copies of the lightest sample are tried where numbers are relative to it."""
+
 CONSTANT = 1e-6
 """Columns that vary by less than this share of their largest entry count as constant, and samples
 that are nearer than this share of the largest distance as one."""
@@ -91,6 +94,7 @@ class Claims:
         samples: (n, features) the certified samples.
         labels: (n,) their labels, -1 where it says none.
         copies: (n,) how often each stands in the batch, 0 where it does not say.
+        relative: these numbers are relative to the lightest sample, which may have copies too.
         label_counts: for each the number of copies by label; empty where it does not say.
         complete: whether it says that these are all.
         batch_size: the batch size it claims to have found, None where it claims none.
@@ -99,6 +103,7 @@ class Claims:
     samples: Tensor
     labels: Tensor
     copies: Tensor
+    relative: bool
     label_counts: tuple[dict[int, int], ...]
     complete: bool
     batch_size: int | None
@@ -111,6 +116,7 @@ class Claims:
             samples=self.samples[kept],
             labels=self.labels[kept],
             copies=self.copies[kept],
+            relative=self.relative,
             label_counts=tuple(self.label_counts[at] for at in kept.tolist()),
         )
 
@@ -121,6 +127,7 @@ def claims_of(recovery: Recovery) -> Claims:
         samples=recovery.samples.double().flatten(1),
         labels=recovery.labels,
         copies=recovery.multiplicities,
+        relative=not recovery.batch_size.is_confirmed,
         label_counts=recovery.label_counts,
         complete=recovery.complete,
         batch_size=recovery.batch_size.proven,
@@ -205,9 +212,11 @@ def compare(claims: Claims, truth: Truth, yardstick: Yardstick) -> Verdict:
     in_reach = apart <= FALSE
     exact = _exact_copies(truth.x)
     first = apart.argmin(1) if count else torch.zeros(0, dtype=torch.long)
-    stated = torch.where(claims.copies > 0, claims.copies, exact[first])
     reachable = in_reach.sum(1)
-    wrong_copies = ~false & (claims.copies > 0) & ((stated > reachable) | (stated < exact[first]))
+    tries = [claims.copies * unit for unit in range(1, MOST_UNITS if claims.relative else 2)]
+    faults = [~false & (n > 0) & ((n > reachable) | (n < exact[first])) for n in tries]
+    wrong_copies = min(faults, key=lambda wrong: int(wrong.sum()))
+    stated = torch.where(claims.copies > 0, claims.copies, exact[first])
     return Verdict(
         certified=count,
         right=int(right.sum()),

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from gradpeel.checks import as_batch, as_tensor, check_data_range, is_number
 from gradpeel.client import check_dtype, check_seed, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
-from gradpeel.decoder.tolerances import CLEAR, ROUNDING
+from gradpeel.decoder.limits import CLEAR, ROUNDING
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure

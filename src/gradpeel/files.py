@@ -111,7 +111,6 @@ class Npz:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        check_path(path)
         try:
             self._archive = zipfile.ZipFile(path)
         except FileNotFoundError:

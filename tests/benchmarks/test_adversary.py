@@ -62,6 +62,7 @@ def claim(
         samples=samples,
         labels=torch.tensor(labels or [-1] * count, dtype=torch.long),
         copies=torch.tensor(copies or [1] * count, dtype=torch.long),
+        relative=False,
         label_counts=tuple(label_counts or [{}] * count),
         complete=complete,
         batch_size=batch_size,

@@ -48,6 +48,7 @@ ROW = Row(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_every_condition_can_be_measured(name: str, small_data: Path) -> None:
     cell = Cell("mnist", "SD-Ind", 16, 0, name)

@@ -32,6 +32,7 @@ def images(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [SMALL, replace(SMALL, dtype="float32"), replace(SMALL, behind="9")]
 )
@@ -106,6 +107,7 @@ def test_the_paper_s_loop_is_given_up() -> None:
     assert not len(given_up.samples)
 
 
+@pytest.mark.slow
 def test_the_command(
     images: Path,
     tmp_path: Path,

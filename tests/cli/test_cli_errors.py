@@ -15,13 +15,12 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 import gradpeel
+from gradpeel import reporting
 from gradpeel.cli import main
 from gradpeel.client import local_update
 from gradpeel.networks import mlp
 from gradpeel.update import save_update
 
-# `gradpeel.report` is the function; the package of that name is found in sys.modules only.
-REPORT = sys.modules["gradpeel.report"]
 AUDIT = "audit --data tiny.npz --batch-size 4 --neurons 20 --out out"
 RUN_ME = 'a") if getattr(__import__("os"), "mkdir")("out") else getattr(self, "1'
 PEEL = "peel update.safetensors --weights model.safetensors --samples out"
@@ -218,7 +217,7 @@ def test_a_wrong_value_of_an_option_is_told_in_one_line(files: Path, command: st
 def test_the_commands_of_the_table_work_when_nothing_is_wrong(
     monkeypatch: pytest.MonkeyPatch, good: str
 ) -> None:
-    monkeypatch.setattr(REPORT, "save_figures", lambda *_, **__: [])
+    monkeypatch.setattr(reporting, "save_figures", lambda *_, **__: [])
     finished = run(good)
     assert finished.exit_code == 0
     assert Path("out").is_dir()

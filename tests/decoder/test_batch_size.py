@@ -67,6 +67,7 @@ def alike(one: Recovery, other: Recovery) -> None:
     torch.testing.assert_close(one.samples, other.samples, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(ROUNDS)
 def test_the_same_samples_come_back_without_the_batch_size(round_: SmallRound) -> None:
@@ -83,6 +84,7 @@ def test_the_same_samples_come_back_without_the_batch_size(round_: SmallRound) -
     assert found.complete == known.complete
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(ROUNDS, st.sampled_from([-3, -1, 1, 2, 1000]))
 def test_a_wrong_batch_size_is_told_and_not_believed(round_: SmallRound, off: int) -> None:

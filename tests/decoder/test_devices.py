@@ -24,6 +24,7 @@ def same(one: Recovery, other: Recovery) -> None:
             assert torch.equal(first, second), field.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False], ids=["tail", "no tail"])
 @pytest.mark.parametrize("noise", [0.0, 1e-6])
 @pytest.mark.parametrize("hidden", [(), (20,)], ids=["one layer", "deep"])

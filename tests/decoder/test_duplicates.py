@@ -40,6 +40,7 @@ def crowded(draw: st.DrawFn, *, fewest: int = 2, neurons: int | None = None) -> 
     return round_of(model, x, y)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(crowded())
 def test_every_distinct_sample_comes_back_once_with_all_its_labels(round_: SmallRound) -> None:

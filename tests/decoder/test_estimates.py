@@ -71,6 +71,7 @@ def check(done: list[Audit]) -> None:
     assert float(ratio.median()) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("know_tail", [True, False])
@@ -78,6 +79,7 @@ def test_honest_updates(shape: str, dtype: torch.dtype, *, know_tail: bool) -> N
     check(audits(shape, 4, dtype=dtype, know_tail=know_tail))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("noise", [1e-8, 1e-6, 1e-4, 1e-3])
 def test_noisy_updates(shape: str, noise: float) -> None:
@@ -90,6 +92,7 @@ def test_noisy_updates_in_float32(noise: float) -> None:
     check(audits("passive", 4, dtype=torch.float32, noise=noise))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("noise", [1e-6, 1e-4])
 def test_noisy_updates_without_the_tail(shape: str, noise: float) -> None:

@@ -83,6 +83,7 @@ def clear(round_: SmallRound, least: float) -> set[int]:
     return set((exposed.reached & (strength > least)).nonzero()[:, 0].tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("seed", range(3))
 def test_any_differentiable_tail(tail: str, seed: int) -> None:
@@ -97,6 +98,7 @@ def test_any_differentiable_tail(tail: str, seed: int) -> None:
     assert ("next layer" in recovery.kinds) == direct
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_differentiable_tail_in_float32(tail: str, seed: int) -> None:

@@ -58,6 +58,7 @@ def test_an_unknown_loss(seed: int, hidden: tuple[int, ...], *, stated: bool) ->
     assert recovery.kinds == ("next layer", "structure")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [MeanSquaredError(), BinaryCrossEntropy()])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("hidden", [(), (30,)])
@@ -94,6 +95,7 @@ TAILS: dict[str, Callable[[], list[nn.Module]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("seed", range(2))
@@ -125,6 +127,7 @@ def test_dropout_on_the_activations_certifies_nothing_false(seed: int) -> None:
     assert "next layer" not in recovery.kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_without_a_next_layer_where_a_sample_fires_must_do(seed: int, dtype: torch.dtype) -> None:
@@ -136,6 +139,7 @@ def test_without_a_next_layer_where_a_sample_fires_must_do(seed: int, dtype: tor
         assert len(found) >= BATCH // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [2, 3])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_the_first_layers_of_a_deeper_network_will_do(layers: int, dtype: torch.dtype) -> None:

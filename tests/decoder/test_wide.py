@@ -168,6 +168,7 @@ def test_nothing_as_large_as_the_update_is_made(dtype: torch.dtype) -> None:
     assert max(sizes) < NEURONS * FEATURES * dtype.itemsize / 8
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.sampled_from(FLOATS[:2]), st.integers(0, 100))
 def test_blocks_change_nothing(dtype: torch.dtype, seed: int) -> None:

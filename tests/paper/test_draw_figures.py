@@ -71,6 +71,7 @@ def patterns(digits: Dataset, out: Path, seed: int = 0) -> list[bytes]:
     return [path.read_bytes() for path in paths]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(
     tmp_path: Path, digits: Dataset
 ) -> None:

@@ -59,6 +59,7 @@ def texts(figure: Figure) -> Iterator[Text]:
             yield text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_text_is_neither_clipped_nor_hidden_nor_tiny(name: str, digits: Dataset) -> None:
     figure = DRAWN[name](dataclasses.replace(digits, name="imagenet")).figure

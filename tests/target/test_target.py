@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations
 
@@ -346,8 +346,19 @@ WAYS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
 }
 
 
+def records_reshape() -> bool:
+    """Whether this torch can trace `torch.reshape` to a traced size; older releases cannot."""
+    try:
+        fx.symbolic_trace(Written(lambda _, x: torch.reshape(x, (x.size(0), -1))))
+    except TypeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(("make", "width"), WAYS.values(), ids=WAYS)
 def test_every_way_of_writing_it_splits(make: Callable[[], nn.Module], width: int | None) -> None:
+    if make is WAYS["torch.reshape"][0] and not records_reshape():
+        pytest.skip("this release of torch cannot trace torch.reshape to a traced size")
     target = assert_splits(make(), IMAGE)
     ends = isinstance(target.tail.rest, nn.Identity) and width is None
     assert target.tail.unknown == ("the model ends at the target" if ends else None)

@@ -146,7 +146,7 @@ def peel_command(
     if as_json:
         typer.echo(to_json(_numbers(sent, recovery, classes=classes, seconds=seconds)))
     else:
-        from gradpeel.report import peel_summary  # noqa: PLC0415
+        from gradpeel.reporting import peel_summary  # noqa: PLC0415
 
         Console().print(peel_summary(recovery, classes=classes))
     if samples is not None:

@@ -2,7 +2,8 @@
 
 Merging (paper, "Deduplication") compares every candidate with its neighbours along one random
 direction, so it is linear in their number up to a sort; the paper compares all pairs. That takes no
-more of a candidate than one number; most of them are never formed (see `gradpeel.decoder.glance`).
+more of a candidate than one number; most of them are never formed, see
+`gradpeel.decoder.prefilter`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.limits import MERGE
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.tolerances import MERGE
 
 __all__ = ["Candidates", "Readings", "find", "gather"]
 

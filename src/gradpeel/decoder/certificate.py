@@ -21,7 +21,7 @@ Formal guarantees, for an accepted candidate read from neuron j:
   at most CHANCE: the number of labels tried times the product of the relative mismatches, entries
   too small to tell counting for nothing, and further neurons no more than loss gradients can be
   told apart. Where that is not enough, its sensitivities must lie in the column space of the update
-  (see `gradpeel.decoder.structure`).
+  (see `gradpeel.decoder.evidence.structure`).
 - Response. Equations count only as far as the loss gradient responds to the candidate.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
   the update, nearer than LARGEST of what random ones would, in so many equations that the chance is
@@ -34,7 +34,7 @@ When a cascade has stalled the loop asks once more, not strictly: then mismatche
 next-layer equations up to half the digits of the update are accepted too, as a trace of a sample
 with next to no gradient; all else holds. At the very end one candidate at a time may be subtracted
 on trial whose evidence falls short of CHANCE but not of SPECULATIVE: it stays only if what follows
-from it makes up for that (see `gradpeel.decoder.ledger.Ledger.followers`). The loop adds four
+from it makes up for that (see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds four
 guarantees: no sample is accepted twice, none outside a declared data range, none whose numbers are
 not those it was certified by, and none by its structure that fires exactly the same neurons as
 another that was certified or that several neurons hand out. What is not promised: a sample that
@@ -44,23 +44,24 @@ does not come back is not thereby safe.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from gradpeel.decoder.backward import Backward, Simulated
 from gradpeel.decoder.candidates import Candidates
-from gradpeel.decoder.groups import radius_of_groups
-from gradpeel.decoder.labelling import MOST_COPIES
-from gradpeel.decoder.measuring import measure_c, measure_v, trespassers
-from gradpeel.decoder.peeled import Peeled, typical
+from gradpeel.decoder.evidence.equations import Equations, tail_equations
+from gradpeel.decoder.evidence.groups import radius_of_groups
+from gradpeel.decoder.evidence.structure import LARGEST, Structure
+from gradpeel.decoder.labels import MOST_COPIES
+from gradpeel.decoder.limits import CHANCE, COPIES, EXACT, KINK, LOOSEST, SLACK
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.structure import LARGEST, Structure
-from gradpeel.decoder.tolerances import CHANCE, COPIES, EXACT, KINK, LOOSEST, SLACK
+from gradpeel.decoder.sample_block import SampleBlock, typical
+from gradpeel.decoder.sensitivities import measure_c, measure_v, trespassers
+from gradpeel.decoder.simulate import Backward, Simulated
 
-__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail", "next_layer"]
+__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail"]
 
 _PART = 1e-3
 """Sensitivities below this part of the typical one are none."""
@@ -99,7 +100,7 @@ class Verdicts:
     chance: Tensor
     equations: Tensor
     evidence: tuple[Evidence, ...]
-    peeled: Peeled
+    peeled: SampleBlock
 
     def pick(self, mask: Tensor) -> Verdicts:
         """Those of some of the candidates."""
@@ -152,117 +153,114 @@ def certify_by_tail(
         glanced = backward.glance(activations, candidates.neurons, residual.bias)
     simulated = backward.finish(glanced)
     allowed = backward.error(simulated, candidates.error + residual.resolution, residual.resolution)
-
-    c = simulated.c * fires
-    usual = typical(c)
-    bias, again = _bias_equation(candidates, residual, c, usual, allowed)
-    tests = [bias]
-    if residual.has_next:
-        tests.append(_next_layer(candidates, residual, activations, simulated.v, allowed))
-        parallel = tests[1].chance
-    else:
-        gap = bias.mismatch.clamp(min=residual.resolution) * simulated.margin
-        parallel = _luck(simulated.gradient.abs(), gap).prod(1)
-    if backward.share_from is not None:
-        # There the weight was fitted: an equation that holds because of it proves nothing.
-        fitted = candidates.neurons == backward.share_from
-        bias = replace(bias, chance=torch.where(fitted, 1.0, bias.chance))
-        tests[0] = bias
-    units = torch.stack([test.units for test in tests]).amax(0)
-    mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
-    chance = tried * torch.stack([test.chance for test in tests]).prod(0)
-    # Several neurons hand out the same mixture only if the loss gradients in it are parallel; then
-    # what holds at one of them holds at all.
-    chance = chance * torch.maximum(again, parallel)
-    # A prediction that is certain and wrong has p - e_y = +-1 at two classes, whatever the sample,
-    # so that mixtures such as a + b - c satisfy the equations to the last digit. As far as the loss
-    # gradient does not respond to the candidate they prove nothing; the structure must.
-    chance = chance / simulated.response.clamp(torch.finfo(z.dtype).tiny, 1.0)
-
+    found = tail_equations(candidates, residual, backward, simulated, allowed)
     # The equations measure the error too: how far they are off, in units of the tracked error,
     # corrects it, so that neither pessimism nor a trace of another sample piles up unseen.
-    correction = (2 * units).clamp(min=0.25)
+    correction = (2 * found.units).clamp(min=0.25)
     error = candidates.error * correction + residual.resolution
-    doubt = z.abs() <= KINK * error[:, None] * residual.spread
-    explained = units <= SLACK
+    block = _block(candidates, residual, backward, simulated, error=error, off=allowed * correction)
+    c = simulated.c * fires
+    explained = found.units <= SLACK
     if not strict:
-        explained |= mismatch <= math.sqrt(residual.grain)
+        explained |= found.mismatch <= math.sqrt(residual.grain)
+    doubt = z.abs() <= KINK * error[:, None] * residual.spread
     explained &= ~trespassers(residual, c * ~doubt)
-    sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
-    equations = torch.stack([test.equations for test in tests]).sum(0)
-    helped = _ask_structure(structure, c, sound, chance, equations)
-    accepted = sound & (chance <= CHANCE)
+    sound = explained & (found.mismatch <= LOOSEST) & (error <= EXACT)
     # What weighs as much as several samples is copies of one only if they cannot lie apart.
-    several = accepted & (simulated.counts.sum(1) > 1)
-    radius = torch.zeros_like(chance).masked_scatter(
-        several,
-        radius_of_groups(
-            candidates.pick(several),
-            residual,
-            backward,
-            structure,
-            counts=simulated.counts[several],
-        ).each,
+    several = sound & (simulated.counts.sum(1) > 1)
+    few = candidates.pick(several)
+    apart = radius_of_groups(
+        few, residual, backward, structure, counts=simulated.counts[several]
+    ).each
+    radius = torch.zeros_like(error).masked_scatter(several, apart)
+    alone = radius <= COPIES
+    chance, equations, helped = _ask_structure(structure, c, sound, tried, found)
+    proven = chance <= CHANCE
+    kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
+    return Verdicts(
+        accepted=sound & proven & alone,
+        sound=sound & alone,
+        vague=explained & ~(sound & proven),
+        groups=sound & proven & ~alone,
+        radius=radius,
+        mismatch=found.mismatch,
+        chance=chance,
+        equations=equations,
+        evidence=tuple(kinds | Evidence.STRUCTURE if more else kinds for more in helped.tolist()),
+        peeled=block,
     )
-    groups = accepted & (radius > COPIES)
-    accepted &= ~groups
 
-    v, unmasked, off = simulated.v, simulated.c, allowed * correction
+
+def _block(
+    candidates: Candidates,
+    residual: Residual,
+    backward: Backward,
+    simulated: Simulated,
+    *,
+    error: Tensor,
+    off: Tensor,
+) -> SampleBlock:
+    """What subtracting simulated candidates needs, measured where that is more exact.
+
+    Args:
+        candidates: the candidates.
+        residual: the residual they were read from.
+        backward: the client's backward pass behind the target.
+        simulated: the candidates with their labels.
+        error: (n,) relative error of the candidates.
+        off: (n,) relative error of what is simulated.
+    """
+    z = candidates.pre_activations
+    fires = z > 0
+    usual = typical(simulated.c * fires)
+    v, unmasked = simulated.v, simulated.c
     layer = backward.tail.next_layer
     if layer is not None and residual.has_next:
-        measured, measured_off = measure_v(candidates, residual, activations, error)
+        measured, measured_off = measure_v(candidates, residual, z * fires, error)
         better = measured_off < off
         v = torch.where(better[:, None], measured, v)
         off = torch.where(better, measured_off, off)
         unmasked = v @ layer.weight
-        c = unmasked * fires
-    kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
-    return Verdicts(
-        accepted=accepted,
-        sound=sound & ~groups,
-        vague=explained & ~accepted & ~groups,
-        groups=groups,
-        radius=radius,
-        mismatch=mismatch,
-        chance=chance,
-        equations=equations,
-        evidence=tuple(
-            kinds | Evidence.STRUCTURE if i in helped else kinds for i in range(len(candidates))
-        ),
-        peeled=Peeled(
-            coordinates=candidates.coordinates,
-            activations=activations,
-            sensitivities=measure_c(candidates, residual, c, usual * off),
-            next_sensitivities=v,
-            counts=simulated.counts,
-            sample_error=error,
-            sensitivity_error=off,
-            kink=unmasked * doubt,
-            told=torch.zeros_like(c),
-        ),
+    doubt = z.abs() <= KINK * error[:, None] * residual.spread
+    return SampleBlock(
+        coordinates=candidates.coordinates,
+        activations=z * fires,
+        sensitivities=measure_c(candidates, residual, unmasked * fires, usual * off),
+        next_sensitivities=v,
+        counts=simulated.counts,
+        sample_error=error,
+        sensitivity_error=off,
+        kink=unmasked * doubt,
+        told=torch.zeros_like(z),
     )
 
 
 def _ask_structure(
-    structure: Structure, c: Tensor, sound: Tensor, chance: Tensor, equations: Tensor
-) -> set[int]:
-    """Ask the structure about candidates that little speaks for; tells for whom it spoke.
+    structure: Structure, c: Tensor, sound: Tensor, tried: int, found: Equations
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Ask the structure about candidates that too little speaks for.
 
     Args:
         structure: the column space of the update.
         c: (n, neurons) sensitivities.
         sound: (n,) mask of candidates that hold but for the weight of their evidence.
-        chance: (n,) what it is so far; lowered by what is found.
-        equations: (n,) as many as that rests on; raised by what is found.
+        tried: number of labels, or of copies with them, that were tried for each.
+        found: what the equations of the tail say.
+
+    Returns:
+        (n,) the chance of all evidence together, (n,) the number of equations, and (n,) for whom
+        the structure spoke.
     """
+    chance, equations = tried * found.chance, found.equations
+    helped = torch.zeros_like(sound)
     weak = (sound & (chance > CHANCE)).nonzero()[:, 0]
-    if not len(weak):
-        return set()
-    distance, more = structure.distance(c[weak])
-    luck = structure.chance(distance, more)
-    chance[weak] *= luck
-    equations[weak] += torch.where(luck < 1.0, more, 0.0).long()
-    return set(weak[luck < 1.0].tolist())
+    if len(weak):
+        distance, more = structure.distance(c[weak])
+        luck = structure.chance(distance, more)
+        chance[weak] *= luck
+        equations = equations.index_add(0, weak, torch.where(luck < 1.0, more, 0.0).long())
+        helped[weak] = luck < 1.0
+    return chance, equations, helped
 
 
 def certify_by_structure(
@@ -344,7 +342,7 @@ def certify_by_structure(
         chance=chance,
         equations=equations.long(),
         evidence=(kinds,) * len(candidates),
-        peeled=Peeled(
+        peeled=SampleBlock(
             coordinates=candidates.coordinates,
             activations=activations,
             sensitivities=measure_c(candidates, residual, c, typical(c) * off),
@@ -356,94 +354,3 @@ def certify_by_structure(
             told=torch.zeros_like(c),
         ),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Test:
-    """One kind of evidence, for every candidate.
-
-    Attributes:
-        units: (n,) worst mismatch in units of its tracked error.
-        mismatch: (n,) worst relative mismatch.
-        chance: (n,) probability that a mixture matches as well by luck, for one label.
-        equations: (n,) number of equations that count.
-    """
-
-    units: Tensor
-    mismatch: Tensor
-    chance: Tensor
-    equations: Tensor
-
-
-def _bias_equation(
-    candidates: Candidates, residual: Residual, c: Tensor, usual: Tensor, allowed: Tensor
-) -> tuple[_Test, Tensor]:
-    """The bias equation at every neuron that isolates a candidate (paper, eq. cert).
-
-    Mismatches are relative to the typical sensitivity of the candidate, not to the one at hand:
-    that may be small by cancellation, and its error is not.
-
-    Returns the test, with the chance of its worst equation, and (n,) the chance of all others.
-    """
-    row, column = candidates.pairs
-    observed = residual.bias[column]
-    size = torch.maximum(usual[row], observed.abs())
-    gap = (c[row, column] - observed).abs()
-    error = residual.bias_error[column] + allowed[row] * size
-    luck = (2 * gap / size).clamp(min=residual.resolution, max=1.0).log()
-    none = torch.zeros_like(allowed)
-    worst = (none - torch.inf).scatter_reduce(0, row, luck, "amax")
-    test = _Test(
-        none.scatter_reduce(0, row, gap / error, "amax"),
-        none.scatter_reduce(0, row, gap / size, "amax"),
-        worst.exp(),
-        torch.bincount(row, minlength=len(candidates)),
-    )
-    return test, (none.scatter_add(0, row, luck) - worst).exp()
-
-
-def next_layer(  # noqa: PLR0917 -- all of them belong to each candidate
-    neurons: Tensor, error: Tensor, residual: Residual, own: Tensor, v: Tensor, allowed: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The next layer's residual at a candidate's neuron is a_j v: how far is it off?
-
-    Args:
-        neurons: (n,) the neuron each candidate was read from.
-        error: (n,) relative error of the candidates.
-        residual: the residual they were read from.
-        own: (n, 1) their activations a_j at their own neurons.
-        v: (n, next width) as simulated.
-        allowed: (n,) relative error of v.
-
-    Returns:
-        (n,) the worst mismatch in units of its tracked error, and (n,) relative to another sample.
-    """
-    gap = (residual.next_rows[neurons] - own * v).abs().amax(1)
-    size = v.abs().amax(1)
-    off = residual.next_error[neurons] + size * (error * residual.spread + own[:, 0] * allowed)
-    # Another sample in the mix would have a typical activation, not this neuron's, maybe tiny, one.
-    return gap / off, gap / (size * own[:, 0].clamp(min=residual.spread))
-
-
-def _next_layer(
-    candidates: Candidates, residual: Residual, activations: Tensor, v: Tensor, allowed: Tensor
-) -> _Test:
-    """The test by the next layer, an equation for each entry."""
-    neurons = candidates.neurons
-    own = activations.gather(1, neurons[:, None])
-    units, mismatch = next_layer(neurons, candidates.error, residual, own, v, allowed)
-    predicted = own * v
-    gap = (residual.next_rows[neurons] - predicted).abs().amax(1)
-    luck = _luck(predicted.abs(), torch.maximum(gap, residual.resolution * predicted.abs().amax(1)))
-    return _Test(units, mismatch, luck.prod(1), (luck < 1.0).sum(1))
-
-
-def _luck(entries: Tensor, gap: Tensor) -> Tensor:
-    """(n, width - 2) chance of each entry of a loss gradient to match within a gap (n,) by luck.
-
-    Entries below the gap match anyhow and prove nothing: a saturated sample has only two that
-    count. Of the largest two, one follows from the others (before a softmax they sum to zero) and
-    one from the bias equation.
-    """
-    telling = entries.sort(dim=1, descending=True).values[:, 2:]
-    return (2 * gap[:, None] / telling).clamp(max=1.0)

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.draws import generator
-from gradpeel.decoder.tolerances import ROUNDING
-from gradpeel.decoder.wide import mean_square, norms_of_products
+from gradpeel.decoder.limits import ROUNDING
+from gradpeel.decoder.linalg import generator, mean_square, norms_of_products
 from gradpeel.target import Target
 
 __all__ = ["NoiseFloor", "noise_floor"]

@@ -132,7 +132,9 @@ class Recovery:
     Attributes:
         samples: (n, *sample_shape) recovered samples, in input space.
         labels: (n,) their labels, of several the most frequent; -1 where unknown.
-        multiplicities: (n,) how many copies of each the batch holds; 0 where unknown.
+        multiplicities: (n,) how many copies of each the batch holds, relative to the lightest
+            sample: whether that has copies too, the scale of an update does not tell. Where the
+            batch size is confirmed these are the numbers themselves. 0 where unknown.
         label_counts: for each the number of copies by label; empty where unknown.
         residuals: (n,) certificate residual: worst relative mismatch over the equations.
         errors: (n,) estimated root-mean-square error of a sample's entries, relative to the typical

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.limits import CLEAR, NOTHING, ROUNDING
+from gradpeel.decoder.linalg import mean_square, survey
 from gradpeel.decoder.noise_floor import noise_floor
-from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.tolerances import CLEAR, NOTHING, ROUNDING
-from gradpeel.decoder.wide import mean_square, survey
+from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.target import Target
 from gradpeel.update import Update
 
@@ -146,7 +146,7 @@ class Residual:
         self.next_error = sent.next_error.clone()
         self._settle(torch.ones_like(self.quiet))
 
-    def rebuild(self, peeled: Peeled, *, bias_error: Tensor, row_error: Tensor) -> None:
+    def rebuild(self, peeled: SampleBlock, *, bias_error: Tensor, row_error: Tensor) -> None:
         """Start over without the samples, whose joint errors at every neuron are given."""
         self.restore()
         self.subtract(peeled)
@@ -222,7 +222,7 @@ class Residual:
             linear = (self.rows[neurons] * self._weight[neurons]).sum(1)
         return linear / self.bias[neurons] + self._bias[neurons]
 
-    def subtract(self, peeled: Peeled) -> Tensor:
+    def subtract(self, peeled: SampleBlock) -> Tensor:
         """Take samples out of the residual, jointly; returns the mask of neurons this touched."""
         c = peeled.sensitivities
         fires, kinks = c != 0, bool(peeled.kink.any())

@@ -7,8 +7,8 @@ are samples, and its length tells the share. All samples have the same. Without 
 bias entries tell it, for every label.
 
 A group of m samples that fire alike shows m times the share. So only candidates vote that cannot be
-a group whose members are far apart (see `gradpeel.decoder.groups`): what they weigh is one share,
-or several where a sample has copies.
+a group whose members are far apart, see `gradpeel.decoder.evidence.groups`: what they weigh is one
+share, or several where a sample has copies.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradpeel.decoder.backward import Backward
 from gradpeel.decoder.candidates import Candidates, Readings
-from gradpeel.decoder.groups import Radius, radius_of_groups
-from gradpeel.decoder.measuring import measure_v
+from gradpeel.decoder.evidence.groups import Radius, radius_of_groups
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.limits import ROUNDING, SLACK
+from gradpeel.decoder.linalg import batches
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.structure import Structure
-from gradpeel.decoder.tolerances import ROUNDING, SLACK
-from gradpeel.decoder.wide import batches
+from gradpeel.decoder.sensitivities import measure_v
+from gradpeel.decoder.simulate import Backward
 
 __all__ = ["LabelFit", "Share", "fit_labels", "learn_share"]
 
@@ -158,11 +158,12 @@ class _Votes:
 def _unit(votes: _Votes, clusters: list[Tensor]) -> Tensor:
     """Of voters who agree, those with the weight of one sample; the rest may have copies.
 
-    It is what most of them weigh, or a whole fraction of that. A stranger who happened into the
-    update, a thousandth as heavy as the batch, is no unit.
+    It is what those weigh who make up most of the update, or a whole fraction of that. A stranger
+    who happened into it, a thousandth as heavy as the batch, is no unit.
     """
     middle = [float(votes.share[near].median()) for near in clusters]
-    times = [middle[0] / share for share in middle]
+    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
+    times = [float(votes.share[most].median()) / share for share in middle]
     fractions = [
         place
         for place, ratio in enumerate(times)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gradpeel.decoder.wide import combine
+from gradpeel.decoder.linalg import combine
 
 __all__ = ["Reading", "Unproven"]
 

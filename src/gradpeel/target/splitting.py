@@ -94,7 +94,7 @@ class Target:
         """Return a copy on a device that computes in float64, but for the weight.
 
         That is large: who needs it in float64 turns a part of it at a time, see
-        `gradpeel.decoder.wide`.
+        `gradpeel.decoder.linalg`.
         """
         # Moved first: where it comes from there may be no float64.
         return replace(

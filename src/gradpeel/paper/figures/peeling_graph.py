@@ -25,9 +25,9 @@ from gradpeel.paper.figures.graph_panel import (
     GraphPanel,
 )
 from gradpeel.paper.figures.runs import title_of, with_notes
-from gradpeel.report.samples import draw_picture
-from gradpeel.report.style import BLUE, place_axes
-from gradpeel.report.words import counted
+from gradpeel.reporting.samples import draw_picture
+from gradpeel.reporting.style import BLUE, place_axes
+from gradpeel.reporting.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
