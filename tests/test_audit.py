@@ -18,7 +18,7 @@ import gradpeel as gp
 from gradpeel.audit import Audit, audit
 from gradpeel.client import local_update
 from gradpeel.decoder import Recovery, Round, peel
-from gradpeel.decoder.tolerances import CLEAR, ROUNDING
+from gradpeel.decoder.limits import CLEAR, ROUNDING
 from gradpeel.designs import (
     PAPER_METHODS,
     Design,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradpeel.decoder.candidates import _merge
 from gradpeel.decoder.noise_floor import NoiseFloor, noise_floor
-from gradpeel.decoder.tolerances import MERGE
+from gradpeel.decoder.limits import MERGE
 from gradpeel.noise import with_noise
 from gradpeel.target import split
 from gradpeel.update import Update

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from unittest.mock import patch
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import gradpeel as gp
 from gradpeel.datasets import load
-from gradpeel.decoder import Recovery, peel
+from gradpeel.decoder import peel
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.noise import with_noise
 from gradpeel.update import Update
@@ -23,16 +25,10 @@ from support import (
     make_batch,
     make_model,
     make_round,
+    readable,
     round_of,
     truths_of,
 )
-
-
-def readable(recovery: Recovery, x: Tensor, *, within: float = 1e-3) -> set[int]:
-    """Samples of a batch that stand among the certified ones or the candidates without proof."""
-    seen = torch.cat([recovery.samples.flatten(1), recovery.unproven.samples().flatten(1)])
-    gaps = [(row - x.double()).abs().amax(1) < within for row in seen]
-    return {i for gap in gaps for i in gap.nonzero()[:, 0].tolist()}
 
 
 def single_look(update: Update, x: Tensor, *, within: float) -> set[int]:
@@ -54,7 +50,7 @@ ROUNDS = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(ROUNDS, st.sampled_from([0.0, 1e-6, 1e-3]))
 def test_an_audit_counts_no_fewer_than_a_single_look_shows(
     round_: SmallRound, noise: float
@@ -123,14 +119,34 @@ def test_candidates_come_back_in_input_space() -> None:
     assert unproven.samples(torch.tensor([0])).shape == (1, 3, 4, 4)
 
 
-def test_nothing_is_read_before_somebody_asks() -> None:
+class Counting(TorchFunctionMode):
+    """Counts what is asked of PyTorch inside a `with` block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> object:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_nothing_is_read_before_somebody_asks_and_then_once() -> None:
     round_ = make_round(30, 60, 12, 5)
-    recovery = peel(round_.model, round_.update)
-    with patch.object(torch.Tensor, "argsort", side_effect=AssertionError("nobody asked")):
-        with pytest.raises(AssertionError, match="nobody asked"):
-            len(recovery.unproven)
-        assert repr(recovery)
-        assert recovery.as_dict()
+    unproven = peel(round_.model, round_.update).unproven
+    asked = []
+    for _ in range(2):
+        with Counting() as operations:
+            assert len(unproven) > 0
+        asked.append(operations.count)
+    assert asked[0] > 50
+    assert asked[1] < 5
 
 
 def pairs(factor: float, *, head: float, seed: int, biases: bool = True) -> SmallRound:
@@ -234,13 +250,11 @@ def test_an_empty_picture_more_than_once_is_a_group_with_a_radius(dtype: torch.d
     assert 0 in readable(recovery, x)
 
 
-@pytest.mark.parametrize("noise", [1e-3, 1e-2])
-def test_noise_takes_the_proof_and_leaves_the_picture(noise: float) -> None:
+def test_noise_takes_the_proof_and_leaves_the_picture() -> None:
     round_ = make_round(60, 200, 8, 6)
-    found = gp.audit(round_.model, round_.x, round_.y, noise=noise)
+    found = gp.audit(round_.model, round_.x, round_.y, noise=3e-3)
     assert found.score.false_certificates == 0
-    assert found.score.read >= found.score.recovered
-    assert found.score.read >= 6
+    assert found.score.recovered < found.score.read == 8
 
 
 def test_without_a_loss_candidates_are_read_too() -> None:
