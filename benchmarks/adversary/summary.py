@@ -44,7 +44,10 @@ FAULTS = (
 
 def faults(rows: Iterable[Row]) -> dict[str, int]:
     """What must not happen, counted; rounds that nobody can decide are left out."""
-    some = [row for row in rows if not FAMILIES[row.family].undecidable]
+    return _counted([row for row in rows if not FAMILIES[row.family].undecidable])
+
+
+def _counted(some: list[Row]) -> dict[str, int]:
     counts = {name: sum(int(getattr(row, name)) for row in some) for name in FAULTS}
     return counts | {"errors": sum(bool(row.error) for row in some)}
 
@@ -57,7 +60,7 @@ def tabulate(rows: list[Row]) -> Iterator[list[str]]:
 
 
 def _line(name: str, rows: list[Row]) -> list[str]:
-    counts = faults(rows)
+    counts = faults(rows) if name == "all" else _counted(rows)
     return [
         name,
         f"{len(rows):,}",

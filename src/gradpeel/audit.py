@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from gradpeel.checks import as_batch, as_tensor, check_data_range, is_number
 from gradpeel.client import check_dtype, check_seed, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
-from gradpeel.decoder.limits import CLEAR, ROUNDING
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure
@@ -227,7 +227,7 @@ def audit(
     # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
     # with.
     resolution = max(torch.finfo(update.dtype).eps, noise)
-    needed = CLEAR * ROUNDING * resolution
+    needed = LIMITS.clear * LIMITS.rounding * resolution
     scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
     share = 1.0 / loss.denominator(y) if reduction == "mean" else 1.0
     scored = explain(
@@ -235,7 +235,7 @@ def audit(
         exposed,
         sensitivities(truth, x, y, exposed, loss)[0] * share,
         peeling.neuron_errors,
-        enough=max(CLEAR, 1 / math.sqrt(resolution)),
+        enough=max(LIMITS.clear, 1 / math.sqrt(resolution)),
     )
     return Audit(
         design=design,

@@ -20,7 +20,6 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,28 +28,17 @@ from gradpeel.checks import check_data_range, check_module
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.evidence.structure import Structure
-from gradpeel.decoder.finish import close
+from gradpeel.decoder.finish import Ending, finish
 from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.known import KnownSamples
-from gradpeel.decoder.labels import labels_of
-from gradpeel.decoder.limits import (
-    CHANCE,
-    CLEAR,
-    CONFIRMS,
-    NOTHING,
-    SLACK,
-    SPECULATIVE,
-    WORN,
-    WORN_MEASURED,
-)
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
-from gradpeel.decoder.refine import refine
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.decoder.share import Share, fit_labels, learn_share
 from gradpeel.decoder.simulate import Backward
+from gradpeel.decoder.state import Look, State
 from gradpeel.decoder.unproven import Reading
 from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
@@ -59,9 +47,6 @@ from gradpeel.target import Target, split
 from gradpeel.update import Update
 
 __all__ = ["Peeling", "peel"]
-
-_COORDINATES = 16
-"""Coordinates along which candidates are compared first; a few will do."""
 
 
 def peel(
@@ -116,14 +101,6 @@ def peel(
     return peeling.recovery()
 
 
-class Look(NamedTuple):
-    """What was seen of candidates: where they were found, those worth judging, and the verdicts."""
-
-    readings: Readings
-    candidates: Candidates
-    verdicts: Verdicts
-
-
 class Peeling:
     """A cascade under way: iterate over it for its rounds, then ask for the `recovery`.
 
@@ -164,11 +141,13 @@ class Peeling:
         target.front.invert(empty, sample_shape)
         self._sample_shape = sample_shape
         self._range = data_range
-        self._residual = residual = Residual(target, update, use_next=use_next_layer)
+        residual = Residual(target, update, use_next=use_next_layer)
         source = generator()
         direction = gaussian(residual.rows.shape[1], like=target.bias, source=source)
         coin = torch.rand(target.neurons, generator=source, device="cpu").to(target.bias)
-        others = torch.randperm(len(direction), generator=source, device="cpu")[_COORDINATES:]
+        others = torch.randperm(len(direction), generator=source, device="cpu")[
+            LIMITS.compare_coordinates :
+        ]
         if residual.in_neuron_space:  # elsewhere many coordinates may be zero
             direction[others.to(direction.device)] = 0.0
         self._direction = direction / direction.norm()
@@ -180,28 +159,24 @@ class Peeling:
         if self._loss is not None:
             self._classes = target.tail(torch.zeros_like(target.bias)[None]).shape[1]
         layer = target.tail.next_layer
-        self._ledger = KnownSamples(
+        known = KnownSamples(
             update.gradients[target.weight_name],
             width=residual.rows.shape[1],
             scale=residual.scale,
             next_width=0 if layer is None else layer.out_features,
             classes=self._classes,
         )
+        self._state = State(residual, known)
         self._share: Share | None = None
         self._unit: Backward | None = None
         self._groups: dict[int, tuple[int, float]] = {}
         self._judge = Judge(
             target.tail,
-            self._ledger,
+            known,
             Structure(residual.sent),
             classes=self._classes,
         )
-        self._trace: list[Round] = []
-        self._refined_at = 0
-        self._confirmations = self._ledger.rounds
-        self._refuted: set[int] = set()
         self._ambiguous: set[int] = set()
-        self._trusted = self._ledger.values()
         self._vague = False
         self._lenient: Look | None = None
 
@@ -213,39 +188,37 @@ class Peeling:
     @torch.no_grad()
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
-        residual, ledger = self._residual, self._ledger
+        state = self._state
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
-        touched = everywhere = torch.ones_like(residual.quiet)
-        self._learn_share(find(residual, everywhere, self._direction))
+        touched = everywhere = torch.ones_like(state.residual.quiet)
+        self._learn_share(find(state.residual, everywhere, self._direction))
         if self._loss is not None and self._share is None:
             return  # nobody has the direction of any label
         stage = Stage.STRICT
         while True:
-            if not len(residual.live(everywhere)):
-                if not self._settle_speculations():
+            if state.is_explained:
+                if not self._settle_trial():
                     break
                 touched = everywhere
             look = self._look(touched, stage)
             chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
             if not len(chosen):
-                self._log(look, chosen, stage)
+                state.log(look, chosen, stage)
                 touched, harder = everywhere, self._after_a_stall(stage)
                 if harder is None:
                     break
                 stage = harder
                 continue
-            if stage is Stage.SPECULATIVE and not self._on_trial:
-                self._trusted = ledger.values()
-            peeled, touched = self._enter(look, chosen, stage)
+            new, touched = state.enter(look, chosen, stage)
             stage = Stage.STRICT
-            yield self._trace[-1]
+            yield state.trace[-1]
             # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
             # more: do not wait for the stall.
-            worn = WORN if self._judge.backward is not None else WORN_MEASURED
-            if float(peeled.sample_error.max()) > worn and self._refine():
+            worn = LIMITS.worn if self._judge.backward is not None else LIMITS.worn_measured
+            if float(new.sample_error.max()) > worn and self._refine():
                 touched = everywhere
-        if len(ledger) and float(ledger.peeled.sample_error.max()) > self._exact_enough:
+        if len(state.known) and float(state.known.peeled.sample_error.max()) > self._exact_enough:
             self._refine()
 
     def _look(self, touched: Tensor, stage: Stage) -> Look:
@@ -255,9 +228,11 @@ class Peeling:
         if before is not None and stage is Stage.SPECULATIVE:
             return before
         readings = (
-            find(self._residual, touched, self._direction) if before is None else before.readings
+            find(self._state.residual, touched, self._direction)
+            if before is None
+            else before.readings
         )
-        look = self._seen(readings, self._judge.judge(readings, self._residual, stage))
+        look = self._seen(readings, self._judge.judge(readings, self._state.residual, stage))
         self._lenient = look if stage is Stage.LENIENT else before
         return look
 
@@ -273,61 +248,29 @@ class Peeling:
                 size = int(verdicts.peeled.counts[place].sum())
                 self._groups[neuron] = size, float(verdicts.radius[place])
         alike = self._judge.alike
-        if alike is not None and not self._on_trial:
-            self._ambiguous.update(self._ledger.sources[alike].tolist())
+        if alike is not None and not self._state.on_trial:
+            self._ambiguous.update(self._state.known.sources[alike].tolist())
         return Look(readings, *said)
-
-    def _enter(self, look: Look, chosen: Tensor, stage: Stage) -> tuple[SampleBlock, Tensor]:
-        """Peel the chosen candidates; returns them, and the mask of neurons that this touched."""
-        own = self._residual.bias[look.candidates.neurons[chosen]]
-        peeled = self._ledger.add(
-            look.candidates, look.verdicts, chosen, own, number=self._number, stage=stage
-        )
-        touched = self._residual.subtract(peeled)
-        self._log(look, chosen, stage)
-        return peeled, touched
-
-    @property
-    def _number(self) -> int:
-        """The number of the round under way."""
-        return 1 + sum(1 for round_ in self._trace if round_.certified)
-
-    def _log(self, look: Look, chosen: Tensor, stage: Stage) -> None:
-        """Add a look at candidates to the trace, with those that were certified."""
-        residual, peeled = self._residual, look.verdicts.peeled.pick(chosen)
-        self._trace.append(
-            Round(
-                number=self._number,
-                stage=stage,
-                looked_at=len(look.readings.pairs[0]),
-                distinct=len(look.readings),
-                sources=look.candidates.neurons[chosen].cpu(),
-                labels=labels_of(peeled.counts).cpu(),
-                fires=(peeled.activations > 0).cpu(),
-                quiet=int(residual.quiet.sum()),
-                left=float(residual.bias.norm()) / (float(residual.sent.bias.norm()) or 1.0),
-            )
-        )
 
     @property
     def _exact_enough(self) -> float:
         """Error that samples may have in the end; to prove that nobody is missing takes less."""
-        half = math.sqrt(self._residual.resolution)
-        whole = bool(self._residual.quiet.all())
-        return half if whole or self._judge.backward is None else max(half, WORN)
+        half = math.sqrt(self._state.residual.resolution)
+        whole = bool(self._state.residual.quiet.all())
+        return half if whole or self._judge.backward is None else max(half, LIMITS.worn)
 
     def _after_a_stall(self, stage: Stage) -> Stage | None:
         """How hard to look now that nobody new was found; None if all was tried."""
         if stage is Stage.STRICT:
             # What is known can be made more exact, and then fainter samples show.
-            if (self._vague or self._hides_something()) and self._refine():
+            if (self._vague or self._state.hides_something) and self._refine():
                 self._vague = False
                 return stage
             if self._tell_kinks():
                 return stage
         if stage < self._judge.last_stage:
             return Stage(stage + 1)
-        return Stage.STRICT if self._settle_speculations() else None
+        return Stage.STRICT if self._settle_trial() else None
 
     def _learn_share(self, readings: Readings) -> None:
         """Set up the simulation, with the weight that one sample has in this update.
@@ -335,7 +278,7 @@ class Peeling:
         Args:
             readings: the candidates of the whole update.
         """
-        judge, residual = self._judge, self._residual
+        judge, residual = self._judge, self._state.residual
         judge.watch(readings, residual)
         if self._loss is None:
             return
@@ -356,51 +299,26 @@ class Peeling:
                 backward, share=value, share_error=error, share_from=share.only
             )
 
-    def _hides_something(self) -> bool:
-        """Whether some neuron's residual is more than its error, but not enough to be read."""
-        residual = self._residual
-        size = residual.bias.abs()
-        hidden = (size > NOTHING * residual.bias_error) & (size <= CLEAR * residual.row_error)
-        return bool(hidden.any())
-
     def _refine(self, *, again: bool = False) -> bool:
         """Refine all samples and start over from the update; says whether that was possible."""
-        residual, ledger = self._residual, self._ledger
-        if self._refined_at == len(ledger) and not again:
-            return False
-        self._refined_at = len(ledger)
-        refined = refine(
-            ledger.peeled,
-            ledger.sources,
-            residual,
+        return self._state.refine(
             backward=self._judge.backward,
             layer=self._target.tail.next_layer,
             structure=self._judge.structure,
+            again=again,
         )
-        if refined is None:
-            return False
-        ledger.replace(refined, residual.sent.bias)
-        self._confirmations = refined.confirmations
-        residual.rebuild(refined.peeled, bias_error=refined.bias_error, row_error=refined.row_error)
-        return True
-
-    @property
-    def _on_trial(self) -> bool:
-        """Whether samples are subtracted that too little speaks for yet."""
-        return bool((self._ledger.chances > CHANCE).any())
 
     def _tell_kinks(self) -> bool:
         """Find out where samples at a kink fire; says whether anything was found out."""
         # What is subtracted on trial may be wrong; and without v nobody knows what a silent sample
         # would add.
-        if self._on_trial or (self._judge.backward is None and not self._residual.has_next):
+        state = self._state
+        if state.on_trial or (self._judge.backward is None and not state.residual.has_next):
             return False
-        told = tell_kinks(self._ledger.peeled, self._residual, self._isolating)
-        if told is None:
-            return False
-        self._ledger.peeled = told
-        self._refined_at = 0
-        return True
+        told = tell_kinks(state.known.peeled, state.residual, self._isolating)
+        if told is not None:
+            state.learn(told)
+        return told is not None
 
     def _isolating(self, residual: Residual, among: Tensor) -> Tensor:
         """(neurons,) which of some neurons hand out a new sample that is certified."""
@@ -412,59 +330,37 @@ class Peeling:
         isolating[column[torch.isin(row, new)]] = True
         return isolating
 
-    def _settle_speculations(self) -> bool:
+    def _settle_trial(self) -> bool:
         """Confirm samples that little spoke for when they were subtracted, or take them back.
 
         Says whether any was taken back.
         """
-        ledger, residual = self._ledger, self._residual
-        if not self._on_trial:
+        state = self._state
+        if not state.on_trial:
             return False
-        follow = ledger.followers(residual.row_error)
-        if self._refine(again=True):
-            follow += self._confirmations
-        ledger.confirm(CONFIRMS**follow)
-        kept = ledger.chances <= CHANCE
+        kept = state.confirm(refined=self._refine(again=True))
         if bool(kept.all()):
             return False
-        self._refuted.update(ledger.sources[~kept].tolist())
-        self._strike(ledger.sources[~kept])
-        ledger.keep(kept)
-        # What was refined together with a wrong sample may be wrong.
-        ledger.revert(self._trusted)
-        residual.restore()
-        residual.subtract(ledger.peeled)
-        self._refined_at = 0
-        if len(ledger):
+        state.roll_back(kept)
+        if len(state.known):
             self._refine(again=True)
         return True
 
-    def _strike(self, sources: Tensor) -> None:
-        """Take samples out of the trace of rounds."""
-        for i, round_ in enumerate(self._trace):
-            stays = ~torch.isin(round_.sources, sources.cpu())
-            self._trace[i] = replace(
-                round_,
-                sources=round_.sources[stays],
-                labels=round_.labels[stays],
-                fires=round_.fires[stays],
-            )
-
     def _choose(self, look: Look, *, speculate: bool) -> Tensor:
         """Indices of accepted candidates that are new, distinct and within the declared range."""
-        ledger, candidates, verdicts = self._ledger, look.candidates, look.verdicts
+        known, candidates, verdicts = self._state.known, look.candidates, look.verdicts
         chosen = verdicts.accepted.nonzero()[:, 0]
         if speculate and not len(chosen) and len(candidates):
-            tried = self._refuted | set(ledger.sources[ledger.chances > CHANCE].tolist())
+            tried = self._state.refuted | set(known.sources[known.chances > LIMITS.chance].tolist())
             open_ = [neuron not in tried for neuron in candidates.neurons.tolist()]
             possible = verdicts.sound & verdicts.sound.new_tensor(open_)
             chance = torch.where(possible, verdicts.chance, torch.inf)
             best = chance.argmin()
-            chosen = best[None] if float(chance[best]) <= SPECULATIVE else chosen
+            chosen = best[None] if float(chance[best]) <= LIMITS.speculative else chosen
         chosen = self._new(candidates, verdicts, chosen)
         if self._range is not None:
-            own = self._residual.bias[candidates.neurons[chosen]]
-            rows = ledger.read(candidates, chosen, own)
+            own = self._state.residual.bias[candidates.neurons[chosen]]
+            rows = known.read(candidates, chosen, own)
             chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
         return chosen
 
@@ -472,22 +368,22 @@ class Peeling:
         """Those of the chosen candidates that are nobody known, each once."""
         # Two readings are the same sample if they agree as far as either can be trusted.
         trusted = torch.maximum(verdicts.peeled.sample_error, verdicts.mismatch)
-        coordinates, ledger = candidates.coordinates, self._ledger
-        chosen = chosen[~ledger.knows(coordinates[chosen], trusted[chosen])]
-        return chosen[ledger.distinct(coordinates[chosen], trusted[chosen])]
+        coordinates, known = candidates.coordinates, self._state.known
+        chosen = chosen[~known.knows(coordinates[chosen], trusted[chosen])]
+        return chosen[known.distinct(coordinates[chosen], trusted[chosen])]
 
     def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
         low, high = bounds
-        slack = (SLACK * error * max(abs(low), abs(high)))[:, None]
+        slack = (LIMITS.slack * error * max(abs(low), abs(high)))[:, None]
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
     def _unproven(self) -> Reading:
         """What was read beyond the certified samples, by the first look, the last, or a guess."""
-        known = self._ledger.peeled.sensitivities
-        found = [self._read(self._residual, known)]
+        known = self._state.known.peeled.sensitivities
+        found = [self._read(self._state.residual, known)]
         if len(known):
-            sent = self._residual.clone()
+            sent = self._state.residual.clone()
             sent.restore()
             found.append(self._read(sent, torch.zeros_like(known)))
         if not self._certifies:
@@ -502,15 +398,15 @@ class Peeling:
 
     def _conjectured(self) -> Reading:
         """The samples that were found by a guess."""
-        ledger = self._ledger
-        one = torch.eye(len(ledger)).to(ledger.own)
+        known = self._state.known
+        one = torch.eye(len(known)).to(known.own)
         return Reading(
-            ledger.sources,
-            torch.zeros_like(ledger.own),
+            known.sources,
+            torch.zeros_like(known.own),
             -one,
-            ledger.residuals,
-            torch.zeros_like(ledger.sources),
-            torch.full_like(ledger.own, torch.inf),
+            known.residuals,
+            torch.zeros_like(known.sources),
+            torch.full_like(known.own, torch.inf),
         )
 
     def _read(self, residual: Residual, known: Tensor) -> Reading:
@@ -518,7 +414,7 @@ class Peeling:
         everywhere = torch.ones_like(residual.quiet)
         candidates = find(residual, everywhere, self._direction).form(residual)
         if len(candidates):
-            news = ~self._ledger.knows(candidates.coordinates, candidates.error)
+            news = ~self._state.known.knows(candidates.coordinates, candidates.error)
             candidates = candidates.pick(news)
         neurons = candidates.neurons
         if self._unit is not None and residual.has_next and len(candidates):
@@ -540,27 +436,28 @@ class Peeling:
     @property
     def neuron_errors(self) -> Tensor:
         """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
-        return self._residual.row_error.cpu()
+        return self._state.residual.row_error.cpu()
 
     @torch.no_grad()
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""
-        return close(
-            self._target,
-            self._update,
-            ledger=self._ledger,
-            residual=self._residual,
-            backward=self._judge.backward,
-            share=self._share,
-            rank=self._judge.structure.rank if self._judge.structure.asked else None,
-            sample_shape=self._sample_shape,
-            certifies=self._certifies,
-            unproven=self._unproven,
-            trace=tuple(self._trace),
-            candidates_tested=self._judge.tried,
-            everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
-            vague=self._vague,
-            ambiguous=self._ambiguous,
+        judge = self._judge
+        return finish(
+            Ending(
+                target=self._target,
+                update=self._update,
+                state=self._state,
+                backward=judge.backward,
+                share=self._share,
+                rank=judge.structure.rank if judge.structure.asked else None,
+                sample_shape=self._sample_shape,
+                certifies=self._certifies,
+                unproven=self._unproven,
+                candidates_tested=judge.tried,
+                everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
+                vague=self._vague,
+                ambiguous=self._ambiguous,
+            )
         )
 
 

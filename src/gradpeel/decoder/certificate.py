@@ -1,44 +1,49 @@
 """The certificate: evidence, without ground truth, that a candidate is a real sample.
 
 A neuron that a single unrecovered sample fires hands out that sample; any other live neuron hands
-out a mixture (paper, section "Certification"). The two are told apart in two ways. Where loss and
-tail are known, the candidate is simulated: its own forward and backward pass must explain the
-residual it was read from. Where they are not, its sensitivities, as the next layer's gradient
-measures them or as they follow from where it fires, must lie in the column space of the update.
-The published rule is one scalar equation with an absolute tolerance, which is wrong in both
-directions: it lets through mixtures whose gradient is small and turns away samples whose gradient
-is large. Here every comparison is relative to a tracked error.
+out a mixture (paper, section "Certification"). The published rule is one scalar equation with an
+absolute tolerance, which is wrong in both directions. Here every comparison is relative to a
+tracked error, and evidence counts only as far as it tells a sample from a mixture of samples that
+share its label and fire alike: with a nearly linear tail these satisfy all equations of the next
+layer together. They do not weigh what one sample weighs.
 
-Formal guarantees, for an accepted candidate read from neuron j:
+Formal guarantees for an accepted candidate that was read from neuron j:
 
 - Firing. It fires at j.
-- Bias equation. With its labels it predicts the residual bias of *every* neuron whose candidate is
-  the same vector, within SLACK times the tracked error there.
+- Weight. With its label it has the weight of one sample, at *every* neuron that hands out the same
+  vector, within `slack` times the tracked error there. What one sample weighs is learned from the
+  update itself, from candidates that cannot be groups (see `gradpeel.decoder.share`); a stated
+  batch size is no evidence.
+- Groups. With m times that weight it is m copies of one sample: members of a group would be no
+  farther than `copies` from it (see `gradpeel.decoder.evidence.groups`). Otherwise it is not
+  accepted, but reported as a group.
 - Next layer. Where the tail begins with a Linear whose gradient came along, it predicts that
-  layer's whole residual at j, an equation for each output, within SLACK times their tracked error.
+  layer's whole residual at j, one equation per output, within `slack` times their tracked error.
 - Support. It has no sensitivity above the error at a neuron whose residual is already zero.
-- Weight of evidence. The chance that a mixture would satisfy these equations as well as it does is
-  at most CHANCE: the number of labels tried times the product of the relative mismatches, entries
-  too small to tell counting for nothing, and further neurons no more than loss gradients can be
-  told apart. Where that is not enough, its sensitivities must lie in the column space of the update
-  (see `gradpeel.decoder.evidence.structure`).
-- Response. Equations count only as far as the loss gradient responds to the candidate.
+- Enough evidence. The relative mismatches of the equations that count, multiplied with each other
+  and with the number of labels tried, are at most `chance`: entries too small to tell count for
+  nothing, further neurons no more than loss gradients can be told apart, and all of them only as
+  far as the loss gradient responds to the candidate. Where that is not enough, its sensitivities
+  must lie in the column space of the update (see `gradpeel.decoder.evidence.structure`). This is a
+  score with a threshold, not a probability.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
-  the update, nearer than LARGEST of what random ones would, in so many equations that the chance is
-  at most CHANCE.
-- Exactness. Its error, corrected by how well the equations hold, is at most EXACT.
-- Relativity. Multiplying the whole update by a constant, together with the loss, changes no
-  verdict.
+  the update, nearer than `outside` of what random ones would, in enough equations.
+- Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
+- Relativity. Multiplying the whole update by a constant changes no verdict.
 
-When a cascade has stalled the loop asks once more, not strictly: then mismatches of the bias and
-next-layer equations up to half the digits of the update are accepted too, as a trace of a sample
-with next to no gradient; all else holds. At the very end one candidate at a time may be subtracted
-on trial whose evidence falls short of CHANCE but not of SPECULATIVE: it stays only if what follows
-from it makes up for that (see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds four
-guarantees: no sample is accepted twice, none outside a declared data range, none whose numbers are
-not those it was certified by, and none by its structure that fires exactly the same neurons as
-another that was certified or that several neurons hand out. What is not promised: a sample that
-does not come back is not thereby safe.
+Assumptions. Some sample that was read stands in the batch once. Two samples differ in a way that
+the layer can see: a difference orthogonal to all its weights leaves no trace in any update. Where
+the tail is unknown, no two samples fire exactly the same neurons.
+
+When a cascade has stalled the loop asks once more, not strictly: then mismatches up to half the
+digits of the update are accepted too, as a trace of a sample with next to no gradient; all else
+holds. At the very end one candidate at a time may be subtracted on trial whose evidence falls
+short of `chance` but not of `speculative`: it stays only if what follows from it makes up for that
+(see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds four guarantees: no sample is
+accepted twice, none outside a declared data range, none whose numbers are not those it was
+certified by, and none by its structure that fires exactly the same neurons as another that was
+certified or that several neurons hand out. What is not promised: a sample that does not come back
+is not thereby safe.
 """
 
 from __future__ import annotations
@@ -51,10 +56,9 @@ from torch import Tensor, nn
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.evidence.equations import Equations, tail_equations
-from gradpeel.decoder.evidence.groups import radius_of_groups
-from gradpeel.decoder.evidence.structure import LARGEST, Structure
-from gradpeel.decoder.labels import MOST_COPIES
-from gradpeel.decoder.limits import CHANCE, COPIES, EXACT, KINK, LOOSEST, SLACK
+from gradpeel.decoder.evidence.groups import distance_between, radius_of_groups
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.sample_block import SampleBlock, typical
@@ -62,15 +66,6 @@ from gradpeel.decoder.sensitivities import measure_c, measure_v, trespassers
 from gradpeel.decoder.simulate import Backward, Simulated
 
 __all__ = ["Verdicts", "certify_by_structure", "certify_by_tail"]
-
-_PART = 1e-3
-"""Sensitivities below this part of the typical one are none."""
-
-_WHOLE = 0.995
-"""Share of the neurons that fire at which sensitivities must be found."""
-
-_PRESENT = 0.25
-"""The same where dropout may hide some."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +80,7 @@ class Verdicts:
         radius: (n,) how far such members may be from their mean, relative to the typical size of a
             sample; 0 for a single one.
         mismatch: (n,) worst relative mismatch over all equations.
-        chance: (n,) probability that a mixture would do as well.
+        chance: (n,) the precision to which the equations that count hold, all together: a score.
         equations: (n,) number of equations that count.
         evidence: for each the kinds of evidence.
         peeled: what subtracting each candidate needs.
@@ -147,7 +142,7 @@ def certify_by_tail(
     # The label is fitted to the bias; the gradient at the logits shows it too, if it came along.
     tried = 1 if residual.has_next and backward.ends_at_next_layer else backward.classes
     if counts is not None:
-        tried = MOST_COPIES * backward.classes
+        tried = LIMITS.copies_tried * backward.classes
         glanced = backward.simulate(activations, counts)
     elif glanced is None:
         glanced = backward.glance(activations, candidates.neurons, residual.bias)
@@ -160,12 +155,12 @@ def certify_by_tail(
     error = candidates.error * correction + residual.resolution
     block = _block(candidates, residual, backward, simulated, error=error, off=allowed * correction)
     c = simulated.c * fires
-    explained = found.units <= SLACK
+    explained = found.units <= LIMITS.slack
     if not strict:
         explained |= found.mismatch <= math.sqrt(residual.grain)
-    doubt = z.abs() <= KINK * error[:, None] * residual.spread
+    doubt = z.abs() <= LIMITS.kink * error[:, None] * residual.spread
     explained &= ~trespassers(residual, c * ~doubt)
-    sound = explained & (found.mismatch <= LOOSEST) & (error <= EXACT)
+    sound = explained & (found.mismatch <= LIMITS.loosest) & (error <= LIMITS.exact)
     # What weighs as much as several samples is copies of one only if they cannot lie apart.
     several = sound & (simulated.counts.sum(1) > 1)
     few = candidates.pick(several)
@@ -173,9 +168,12 @@ def certify_by_tail(
         few, residual, backward, structure, counts=simulated.counts[several]
     ).each
     radius = torch.zeros_like(error).masked_scatter(several, apart)
-    alone = radius <= COPIES
+    near = LIMITS.copies
+    if bool(several.any()):
+        near = min(near, LIMITS.apart * distance_between(candidates, residual))
+    alone = radius <= near
     chance, equations, helped = _ask_structure(structure, c, sound, tried, found)
-    proven = chance <= CHANCE
+    proven = chance <= LIMITS.chance
     kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
     return Verdicts(
         accepted=sound & proven & alone,
@@ -221,7 +219,7 @@ def _block(
         v = torch.where(better[:, None], measured, v)
         off = torch.where(better, measured_off, off)
         unmasked = v @ layer.weight
-    doubt = z.abs() <= KINK * error[:, None] * residual.spread
+    doubt = z.abs() <= LIMITS.kink * error[:, None] * residual.spread
     return SampleBlock(
         coordinates=candidates.coordinates,
         activations=z * fires,
@@ -253,7 +251,7 @@ def _ask_structure(
     """
     chance, equations = tried * found.chance, found.equations
     helped = torch.zeros_like(sound)
-    weak = (sound & (chance > CHANCE)).nonzero()[:, 0]
+    weak = (sound & (chance > LIMITS.chance)).nonzero()[:, 0]
     if len(weak):
         distance, more = structure.distance(c[weak])
         luck = structure.chance(distance, more)
@@ -288,7 +286,7 @@ def certify_by_structure(
     z = candidates.pre_activations
     fires = z > 0
     activations = z * fires
-    doubt = z.abs() <= KINK * candidates.error[:, None] * residual.spread
+    doubt = z.abs() <= LIMITS.kink * candidates.error[:, None] * residual.spread
     kinds = Evidence.STRUCTURE
     if layer is not None and residual.has_next:
         v, off = measure_v(candidates, residual, activations, candidates.error)
@@ -305,33 +303,37 @@ def certify_by_structure(
         unmasked = unmasked * scale
         off = distance
         # What was found may be another sample that fires at some of these neurons only.
-        strong = unmasked.abs() > _PART * typical(unmasked)[:, None]
+        strong = unmasked.abs() > LIMITS.least_part * typical(unmasked)[:, None]
         firm = fires & ~doubt & (residual.sent.row_error > 0)
         share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
         several = torch.bincount(candidates.pairs[0], minlength=len(z)) > 1
-        whole = several & (share >= (_WHOLE if steady else _PRESENT))
+        whole = several & (
+            share >= (LIMITS.firing_share if steady else LIMITS.firing_share_dropout)
+        )
     c = unmasked * fires
     row, column = candidates.pairs
     size = torch.maximum(typical(c)[row], residual.bias[column].abs())
     gap = (c[row, column] - residual.bias[column]).abs()
     none = torch.zeros_like(off)
     gaps = none.scatter_reduce(0, row, gap / size, "amax")
-    fits = gap <= SLACK * (residual.bias_error[column] + off[row] * size)
+    fits = gap <= LIMITS.slack * (residual.bias_error[column] + off[row] * size)
     fits_all = none.scatter_reduce(0, row, (~fits).double(), "amax") == 0
     whole &= fits_all & ~trespassers(residual, unmasked * (fires & ~doubt))
     if layer is not None and residual.has_next:
         # The space takes a while to find: ask only where an answer is needed.
         distance, equations = none + 1.0, none.clone()
         distance[whole], equations[whole] = structure.distance(c[whole])
-    explained = distance <= SLACK * (off + candidates.error + residual.resolution)
-    explained |= distance <= min(trace, LARGEST)
+    explained = distance <= LIMITS.slack * (off + candidates.error + residual.resolution)
+    explained |= distance <= min(trace, LIMITS.outside)
     explained &= whole
     chance = structure.chance(distance, equations)
     # A trace of another sample shows as a distance from the space.
-    error = torch.maximum(candidates.error, torch.where(distance <= LARGEST, distance, 0.0))
+    error = torch.maximum(candidates.error, torch.where(distance <= LIMITS.outside, distance, 0.0))
     mismatch = torch.maximum(distance, gaps)
-    sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
-    accepted = sound & (chance <= CHANCE)
+    # As much as lies outside of the space another sample may have added.
+    sound = explained & (distance <= LIMITS.most_trace) & (mismatch <= LIMITS.loosest)
+    sound &= error <= LIMITS.exact
+    accepted = sound & (chance <= LIMITS.chance)
     return Verdicts(
         accepted=accepted,
         sound=sound,

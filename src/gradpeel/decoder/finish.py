@@ -9,162 +9,176 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from gradpeel.decoder.known import KnownSamples
-from gradpeel.decoder.limits import CHANCE, MERGE, STATED
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches, combine, gaussian
-from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery, Round
+from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.decoder.share import Share
 from gradpeel.decoder.simulate import Backward
+from gradpeel.decoder.state import State
 from gradpeel.decoder.unproven import Reading, Unproven
 from gradpeel.target import Target
 from gradpeel.update import Update, norm
 
-__all__ = ["close"]
-
-_DIFFERENT = 1e-3
-"""Numbers this far from what a sample was certified by are others."""
-
-_DIRECTIONS = 8
-"""Random directions in which numbers are compared."""
+__all__ = ["Ending", "finish"]
 
 _AT_ONCE = 32
 """Samples turned back at once."""
 
-_LEAST_CHANCE = 1e-300
-"""Evidence is not counted beyond this."""
 
-_ALIEN = 0.1
-"""Noise, relative to the gradient, from which on the update may as well be of other weights."""
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """A cascade at its end.
 
-
-def close(
-    target: Target,
-    update: Update,
-    *,
-    ledger: KnownSamples,
-    residual: Residual,
-    backward: Backward | None,
-    share: Share | None,
-    rank: int | None,
-    sample_shape: tuple[int, ...] | None,
-    certifies: bool,
-    unproven: Callable[[], Reading],
-    trace: tuple[Round, ...],
-    candidates_tested: int,
-    everywhere: Evidence,
-    vague: bool,
-    ambiguous: set[int],
-) -> Recovery:
-    """Tell what a cascade has found.
-
-    Args:
+    Attributes:
         target: the target of the network, its tail in float64.
         update: what was sent.
-        ledger: the certified samples.
-        residual: what is left without them.
+        state: the samples that were found, what is left without them, and the looks at candidates.
         backward: the client's backward pass, where it could be simulated.
         share: the weight of one sample, where it could be told.
         rank: number of distinct samples, where that was asked for.
         sample_shape: shape of one sample, if known.
         certifies: whether samples that were found are certified.
         unproven: looks for what was read but not certified.
-        trace: all looks at candidates.
         candidates_tested: number of candidates judged.
         everywhere: evidence that all samples have.
         vague: something was too inexact to be certified.
         ambiguous: sources of samples that the structure cannot tell from mixtures after all.
     """
-    # Nobody is reported who is still on trial.
-    kept = _agrees(ledger, residual) & (ledger.chances <= CHANCE) & certifies
-    alone = [Evidence.BIAS not in kind for kind in ledger.evidence]
-    doubted = [source in ambiguous for source in ledger.sources.tolist()]
-    if len(ledger):
-        kept &= ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
-    known = ledger.peeled.pick(kept)
-    combinations = ledger.combinations() if bool(kept.all()) else ledger.combinations()[kept]
-    counts = known.counts.long()
-    gradient = update.gradients[target.weight_name]
-    places = kept.nonzero()[:, 0].tolist()
-    labelled = counts.sum(1) > 0
-    if not bool(kept.all()):
+
+    target: Target
+    update: Update
+    state: State
+    backward: Backward | None
+    share: Share | None
+    rank: int | None
+    sample_shape: tuple[int, ...] | None
+    certifies: bool
+    unproven: Callable[[], Reading]
+    candidates_tested: int
+    everywhere: Evidence
+    vague: bool
+    ambiguous: set[int]
+
+
+def finish(end: Ending) -> Recovery:
+    """Tell what a cascade has found."""
+    samples, kept = end.state.known, _certified(end)
+    whole = bool(kept.all())
+    known = samples.peeled.pick(kept)
+    combinations = samples.combinations() if whole else samples.combinations()[kept]
+    residual = end.state.residual
+    if not whole:
         # What was withdrawn is not explained.
         residual = residual.clone()
         residual.restore()
         residual.subtract(known)
-    if backward is not None and bool(labelled.all()):
-        gap, mismatch = _check(
-            update,
-            known,
-            combinations,
-            backward=backward,
-            target=target,
-            residual=residual,
-        )
-    else:
-        gap, mismatch = _left(residual)
-    # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
-    reproduced = gap <= math.sqrt(residual.grain)
-    found = int(counts.sum(1).clamp(min=1).sum())
-    tells = share is not None and share.proven and update.reduction == "mean"
-    by_weight = share.batch_size if share is not None and tells else None
-    if backward is not None and update.reduction == "mean":
-        total = float((counts.double() @ backward.targets.sum(1)).sum()) * backward.share
-        everybody = bool(labelled.all()) and abs(total - 1) <= math.sqrt(residual.resolution)
-    else:
-        everybody = found == update.batch_size
-    complete = reproduced and everybody and found > 0
-    labelled_all = bool(labelled.all()) and backward is not None
-    size = BatchSize(
-        stated=update.batch_size,
-        by_weight=by_weight,
-        least=found,
-        proven=found if complete and labelled_all and update.batch_size == found else None,
-    )
+    account = _account(end, known, combinations, residual)
+    counts, places = known.counts.long(), kept.nonzero()[:, 0].tolist()
+    gradient = end.update.gradients[end.target.weight_name]
+    invert = partial(_samples, target=end.target, sample_shape=end.sample_shape)
     return Recovery(
-        samples=_samples(
-            combine(combinations, gradient).cpu(), target=target, sample_shape=sample_shape
-        ),
-        labels=ledger.labels[kept].cpu(),
+        samples=invert(combine(combinations, gradient).cpu()),
+        labels=samples.labels[kept].cpu(),
         multiplicities=counts.sum(1).cpu(),
         label_counts=tuple(
             {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()
         ),
-        residuals=ledger.residuals[kept].cpu(),
-        errors=STATED * known.sample_error.cpu(),
-        scores=-ledger.chances[kept].clamp(min=_LEAST_CHANCE).log10().cpu(),
-        equations=ledger.equations[kept].cpu(),
-        evidence=tuple(ledger.evidence[i] | everywhere for i in places),
-        stages=tuple(ledger.stages[i] for i in places),
-        rounds=ledger.rounds[kept].cpu(),
-        sources=ledger.sources[kept].cpu(),
-        isolating=tuple(ledger.isolating[i] for i in places),
+        residuals=samples.residuals[kept].cpu(),
+        errors=LIMITS.stated * known.sample_error.cpu(),
+        scores=-samples.chances[kept].clamp(min=LIMITS.least_chance).log10().cpu(),
+        equations=samples.equations[kept].cpu(),
+        evidence=tuple(samples.evidence[i] | end.everywhere for i in places),
+        stages=tuple(samples.stages[i] for i in places),
+        rounds=samples.rounds[kept].cpu(),
+        sources=samples.sources[kept].cpu(),
+        isolating=tuple(samples.isolating[i] for i in places),
         unproven=Unproven(
-            unproven,
-            combinations=ledger.combinations(),
+            end.unproven,
+            combinations=samples.combinations(),
             gradient=gradient,
-            invert=partial(_samples, target=target, sample_shape=sample_shape),
+            invert=invert,
         ),
-        trace=trace,
-        candidates_tested=candidates_tested,
-        batch_size=size,
-        share=share.value if share is not None and share.proven else None,
-        rank=rank,
-        explained=max(0.0, 1.0 - gap),
-        mismatch=mismatch,
-        faint=reproduced and not complete,
-        complete=complete,
-        stopped=_why(
-            update, residual, size, found, complete=complete, reproduced=reproduced, vague=vague
-        ),
-        warnings=_warnings(residual, size, rank),
+        trace=tuple(round_.only(samples.sources[kept].cpu()) for round_ in end.state.trace),
+        candidates_tested=end.candidates_tested,
+        batch_size=account.size,
+        share=end.share.value if end.share is not None and end.share.proven else None,
+        rank=end.rank,
+        explained=max(0.0, 1.0 - account.gap),
+        mismatch=account.mismatch,
+        faint=account.reproduced and not account.complete,
+        complete=account.complete,
+        stopped=_why(end, residual, account),
+        warnings=_warnings(residual, account.size, end.rank),
     )
+
+
+def _certified(end: Ending) -> Tensor:
+    """(n,) mask of the samples that are reported: nobody who is still on trial, or in doubt."""
+    samples = end.state.known
+    kept = _agrees(samples, end.state.residual) & (samples.chances <= LIMITS.chance)
+    if not len(samples) or not end.certifies:
+        return kept & end.certifies
+    alone = [Evidence.BIAS not in kind for kind in samples.evidence]
+    doubted = [source in end.ambiguous for source in samples.sources.tolist()]
+    return kept & ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
+
+
+@dataclass(frozen=True)
+class _Account:
+    """How much of the update the certified samples account for.
+
+    Attributes:
+        gap: what of it they leave, relative.
+        mismatch: the worst relative gap on neurons that count as explained.
+        reproduced: they leave nothing.
+        complete: nothing is left, and their weights add up to the whole batch.
+        size: what is known of the batch size.
+    """
+
+    gap: float
+    mismatch: float
+    reproduced: bool
+    complete: bool
+    size: BatchSize
+
+
+def _account(end: Ending, known: SampleBlock, combinations: Tensor, residual: Residual) -> _Account:
+    """Hold certified samples, given as combinations too, against the update."""
+    update, backward, share = end.update, end.backward, end.share
+    counts = known.counts.long()
+    found = int(counts.sum(1).clamp(min=1).sum())
+    labelled = backward is not None and bool((counts.sum(1) > 0).all())
+    if backward is not None and labelled:
+        gap, mismatch = _check(
+            update, known, combinations, backward=backward, target=end.target, residual=residual
+        )
+    else:
+        gap, mismatch = _left(residual)
+    if backward is not None and update.reduction == "mean":
+        total = float((counts.double() @ backward.targets.sum(1)).sum()) * backward.share
+        everybody = labelled and abs(total - 1) <= math.sqrt(residual.resolution)
+    else:
+        everybody = found == update.batch_size
+    # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
+    reproduced = gap <= math.sqrt(residual.grain)
+    complete = reproduced and everybody and found > 0
+    tells = share is not None and share.proven and update.reduction == "mean"
+    size = BatchSize(
+        stated=update.batch_size,
+        by_weight=share.batch_size if share is not None and tells else None,
+        least=found,
+        proven=found if complete and labelled and update.batch_size == found else None,
+    )
+    return _Account(gap, mismatch, reproduced, complete, size)
 
 
 def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | None) -> Tensor:
@@ -175,16 +189,16 @@ def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | No
     return rows.view(len(rows), *shape)
 
 
-def _agrees(ledger: KnownSamples, residual: Residual) -> Tensor:
+def _agrees(samples: KnownSamples, residual: Residual) -> Tensor:
     """(n,) mask: samples whose numbers are those they were certified by.
 
     The cascade works with coordinates; the numbers come from another system of equations. A sample
     for which the two do not agree, as random directions show, is withdrawn.
     """
-    peeled, sent = ledger.peeled, residual.sent.rows
-    mix = gaussian(sent.shape[1], _DIRECTIONS, like=sent) / math.sqrt(sent.shape[1])
-    off = rms(ledger.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
-    return off <= torch.clamp(MERGE * peeled.sample_error, min=_DIFFERENT)
+    peeled, sent = samples.peeled, residual.sent.rows
+    mix = gaussian(sent.shape[1], LIMITS.check_directions, like=sent) / math.sqrt(sent.shape[1])
+    off = rms(samples.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
+    return off <= torch.clamp(LIMITS.merge * peeled.sample_error, min=LIMITS.other_numbers)
 
 
 def _check(
@@ -271,41 +285,40 @@ def _warnings(residual: Residual, size: BatchSize, rank: int | None) -> tuple[st
         found.append(
             f"the update holds {rank} distinct samples, more than the batch size {size.value}"
         )
-    if max(residual.grain, residual.broken) > _ALIEN:
+    if max(residual.grain, residual.broken) > LIMITS.alien_noise:
         found.append("the update does not fit the weights of the model, or is mostly noise")
     return tuple(found)
 
 
-def _why(
-    update: Update,
-    residual: Residual,
-    size: BatchSize,
-    found: int,
-    *,
-    complete: bool,
-    reproduced: bool,
-    vague: bool,
-) -> str:
+def _why(end: Ending, residual: Residual, account: _Account) -> str:
     """Why the cascade ended: the first of these that is so."""
-    missing = 0 if size.value is None else size.value - found
+    size = account.size
+    missing = 0 if size.value is None else size.value - size.least
     rest = f"the other {missing} samples" if missing > 1 else "the others"
-    dtype = str(update.dtype).removeprefix("torch.")
+    dtype = str(end.update.dtype).removeprefix("torch.")
     reasons = (
         (not bool(residual.sent.bias.any()), "the update is zero: there is nothing in it"),
-        (complete, "the whole batch is recovered"),
+        (account.complete, "the whole batch is recovered"),
         (
-            found == 0,
+            not end.certifies,
+            (
+                "what one sample weighs cannot be proven in this update, so that none can be told "
+                "from several that look alike"
+            ),
+        ),
+        (
+            size.least == 0,
             (
                 "no candidate can be certified: none stands alone, or batch size, reduction "
                 "or weights are not the client's"
             ),
         ),
         (
-            reproduced,
+            account.reproduced,
             f"the update is explained: {rest} are too faint to be certified in {dtype}",
         ),
         (
-            vague,
+            end.vague,
             (
                 f"none of {rest} can be certified: where one may stand alone, what is left of "
                 "the update is too inexact"

@@ -14,7 +14,7 @@ from gradpeel.decoder.evidence.alike import fire_alike
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.known import KnownSamples
 from gradpeel.decoder.labels import tally
-from gradpeel.decoder.limits import MOST_TRACE
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.prefilter import glance, share_firing
 from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.residual import Residual
@@ -39,7 +39,7 @@ class Judge:
     def __init__(
         self,
         tail: Tail,
-        ledger: KnownSamples,
+        known: KnownSamples,
         structure: Structure,
         *,
         classes: int,
@@ -48,12 +48,12 @@ class Judge:
 
         Args:
             tail: what stands behind the target.
-            ledger: the samples that are certified already.
+            known: the samples that are certified already.
             structure: the column space of the update.
             classes: number of classes; 0 where there are no labels.
         """
         self._tail = tail
-        self._ledger = ledger
+        self._known = known
         self._classes = classes
         self.backward: Backward | None = None
         self.structure = structure
@@ -152,7 +152,7 @@ class Judge:
         # A vector that several neurons hand out is a sample, or a mixture of some that fire alike.
         several = torch.bincount(candidates.pairs[0], minlength=len(candidates)) > 1
         seen = verdicts.accepted | several
-        known = self._ledger.peeled
+        known = self._known.peeled
         alike = fire_alike(verdicts.peeled.pick(seen), known, residual.scale)
         self.alike = alike.known
         accepted = verdicts.accepted.masked_scatter(seen, verdicts.accepted[seen] & ~alike.new)
@@ -164,8 +164,8 @@ class Judge:
         if stage is Stage.STRICT:
             return 0.0
         if stage is Stage.LENIENT or self.backward is not None:
-            return min(math.sqrt(residual.grain), MOST_TRACE)
-        return MOST_TRACE
+            return min(math.sqrt(residual.grain), LIMITS.most_trace)
+        return LIMITS.most_trace
 
     def _as_copies(
         self, candidates: Candidates, residual: Residual, backward: Backward

@@ -20,7 +20,7 @@ from torch.nn import functional
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.labels import labels_of
-from gradpeel.decoder.limits import CHANCE, NOTHING, SAME, SLACK, STANDS_OUT
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import combine, gaussian
 from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.refine import Refined
@@ -28,12 +28,6 @@ from gradpeel.decoder.residual import rms
 from gradpeel.decoder.sample_block import SampleBlock
 
 __all__ = ["KnownSamples"]
-
-_DIRECTIONS = 2
-"""Random directions in which different samples hardly ever agree."""
-
-_ALIKE = 0.03
-"""Different samples may be this near to each other, relative to the typical size of an entry."""
 
 
 class KnownSamples:
@@ -54,7 +48,9 @@ class KnownSamples:
         self._gradient = gradient
         self._scale = scale
         # Samples are compared along a few random directions first.
-        some = gaussian(width, _DIRECTIONS, like=gradient.new_empty(0, dtype=torch.float64))
+        some = gaussian(
+            width, LIMITS.compare_directions, like=gradient.new_empty(0, dtype=torch.float64)
+        )
         self._directions = functional.normalize(some, dim=0)
         none = SampleBlock.none(
             width=width,
@@ -101,7 +97,7 @@ class KnownSamples:
         return self._copies
 
     def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
-        """(n,) mask: which of these candidates are a sample that is in the ledger already."""
+        """(n,) mask: which of these candidates are a known sample already."""
         known = torch.cat([part.sample_error for part in self._entered])
         near = self._near(coordinates @ self._directions, error, self._along, known)
         if not bool(near.any()):
@@ -174,8 +170,8 @@ class KnownSamples:
         mark = c[:, sources].abs()
         needed = torch.maximum(error[sources], self.residuals * mark.diagonal())
         later = torch.ones_like(mark, dtype=torch.bool).triu(1)
-        sure = self.chances <= CHANCE
-        return ((mark > STANDS_OUT * needed) & later & sure).sum(1)
+        sure = self.chances <= LIMITS.chance
+        return ((mark > LIMITS.stands_out * needed) & later & sure).sum(1)
 
     def confirm(self, luck: Tensor) -> None:
         """Take what followed from samples that little spoke for into their evidence.
@@ -183,7 +179,7 @@ class KnownSamples:
         Args:
             luck: (n,) by how much less likely it makes that a mixture passed for each.
         """
-        for i in ((self.chances > CHANCE) & (luck < 1)).nonzero()[:, 0].tolist():
+        for i in ((self.chances > LIMITS.chance) & (luck < 1)).nonzero()[:, 0].tolist():
             self.chances[i] *= luck[i]
             self.evidence[i] |= Evidence.FOLLOWERS
 
@@ -253,8 +249,8 @@ class KnownSamples:
     def _tolerance(self, error: Tensor) -> Tensor:
         """How far a reading with this error may be from a more exact one, and still be the same."""
         # A vague reading would pass for many samples.
-        far = torch.clamp(SLACK * error, max=_ALIKE)
-        return torch.maximum(far, NOTHING * error).clamp(min=SAME) * self._scale
+        far = torch.clamp(LIMITS.slack * error, max=LIMITS.vague_reading)
+        return torch.maximum(far, LIMITS.nothing * error).clamp(min=LIMITS.same) * self._scale
 
     def _near(self, these: Tensor, error: Tensor, those: Tensor, other: Tensor) -> Tensor:
         """(n, m) mask of pairs that may be the same sample, as far as the directions show.
@@ -264,7 +260,7 @@ class KnownSamples:
         width = len(self._directions) ** 0.5
         limit = torch.maximum(self._tolerance(error)[:, None], self._tolerance(other)) * width
         near: Tensor = (these[:, None, 0] - those[:, 0]).abs() <= limit
-        for i in range(1, _DIRECTIONS):
+        for i in range(1, LIMITS.compare_directions):
             near &= (these[:, None, i] - those[:, i]).abs() <= limit
         return near
 

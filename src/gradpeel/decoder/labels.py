@@ -15,16 +15,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.limits import SLACK
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.simulate import Backward
 
-__all__ = ["MOST_COPIES", "labels_of", "tally"]
-
-MOST_COPIES = 8
-"""Copies that are tried with the label that tells the total; the others have any number."""
-
-_WHOLE = 0.05
-"""How far from a whole number a count may come out."""
+__all__ = ["labels_of", "tally"]
 
 
 def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> Tensor:
@@ -44,7 +38,7 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
     """
     targets = backward.targets
     p, g = backward.at_logits(activations, v)
-    floor = SLACK * error * g.abs().amax(1)
+    floor = LIMITS.slack * error * g.abs().amax(1)
     mass = targets.sum(1)
     # Labels that weigh nothing leave no trace: none of them is counted.
     weightless = bool((mass == 0).any())
@@ -56,8 +50,8 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
     few = torch.where(offset > 0, slope * mass, slope * mass - 1.0)
     anchor = few.argmax(1, keepdim=True)
     best = torch.zeros_like(p)
-    least = p.new_full((len(p),), _WHOLE)
-    for count in range(MOST_COPIES + 1):
+    least = p.new_full((len(p),), LIMITS.whole_count)
+    for count in range(LIMITS.copies_tried + 1):
         guess = (count + offset.gather(1, anchor)) / slope.gather(1, anchor)
         whole = (guess * slope - offset).round()
         # What whole numbers of copies weigh is known exactly, and must give the same numbers.

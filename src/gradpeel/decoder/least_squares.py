@@ -20,25 +20,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.limits import LIMITS
+
 __all__ = ["Fit", "fit_equations"]
-
-_ROUNDS = 4
-"""How often the weights follow the gaps."""
-
-_OUTLIER = 3.0
-"""How many times its error an equation may be off before it counts only as far as it holds."""
-
-_LEAST_FREE = 0.05
-"""An equation that alone determines an unknown holds whatever it says; its gap counts for more."""
-
-_SURPLUS = 0.5
-"""How free of the unknowns an equation must be to count as evidence for them."""
-
-_CORRECTIONS = 2
-"""Newton steps towards the inverse."""
-
-_ENOUGH = 10
-"""Clean equations in excess of the unknowns from which on the gaps measure the errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +71,7 @@ class Fit:
         found[:, self.equations] = solution / self.size[:, None]
         # Next to one that is ten decades larger an unknown drowns in the roundings of this inverse;
         # how far it is from being one tells what to correct.
-        for _ in range(_CORRECTIONS):
+        for _ in range(LIMITS.inverse_corrections):
             found = found - (found @ matrix.T - _one(matrix)) @ found
         return found
 
@@ -117,7 +101,7 @@ def fit_equations(
         doubt: (neurons,) how far off each equation may be at the start.
     """
     extra = doubt
-    for _ in range(_ROUNDS):
+    for _ in range(LIMITS.reweightings):
         before = extra
         weights = (sigma.square() + extra.square()).rsqrt()
         equations, q, r, size = _factor((matrix * weights).T, explained)
@@ -129,14 +113,14 @@ def fit_equations(
         leverage = torch.zeros_like(gap)
         leverage[equations] = q.square().sum(1)
         free = 1.0 - leverage
-        outliers = gap > _OUTLIER * sigma
-        extra = torch.where(outliers, gap / free.clamp(min=_LEAST_FREE), 0.0)
+        outliers = gap > LIMITS.outlier * sigma
+        extra = torch.where(outliers, gap / free.clamp(min=LIMITS.least_free), 0.0)
         if torch.equal(extra[explained], before[explained]):
             break
-    clean = explained & ~outliers & (free > _LEAST_FREE)
+    clean = explained & ~outliers & (free > LIMITS.least_free)
     count = int(clean.sum())
     unit = 1.0
-    if count >= _ENOUGH:
+    if count >= LIMITS.clean_equations:
         unit = float((gap[clean] / sigma[clean]).square().div(free[clean]).mean().sqrt())
     inverse = torch.linalg.solve_triangular(r, _one(r), upper=True)
     return Fit(
@@ -149,7 +133,7 @@ def fit_equations(
         unit * inverse.norm(dim=1) / size,
         outliers & explained,
         extra,
-        explained & ~outliers & (free > _SURPLUS),
+        explained & ~outliers & (free > LIMITS.surplus),
     )
 
 

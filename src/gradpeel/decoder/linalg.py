@@ -20,6 +20,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.limits import LIMITS
+
 __all__ = [
     "batches",
     "combine",
@@ -32,9 +34,6 @@ __all__ = [
 
 _BLOCK_BYTES = 2**25
 """Size of a block of columns in float64."""
-
-_SKETCH = 16
-"""Random directions in feature space; a norm is known from them up to a sixth, give or take."""
 
 _ROWS = 16
 """Rows that are multiplied at once."""
@@ -76,19 +75,19 @@ def survey(gradient: Tensor, weight: Tensor, *, multiply: bool) -> tuple[Tensor,
     pack = len(used) < _NEARLY_ALL * neurons
     count = len(used) if pack else neurons
     product = gradient.new_empty(count, neurons if multiply else 0, dtype=torch.float64)
-    sketch = product.new_zeros(count, _SKETCH)
+    sketch = product.new_zeros(count, LIMITS.sketch_width)
     source = generator()
     for block in _blocks(neurons, features):
         g = (gradient[used, block] if pack else gradient[:, block]).double()
         if multiply:
             product.addmm_(g, weight[:, block].double().T, beta=block.start > 0)
-        sketch.addmm_(g, gaussian(g.shape[1], _SKETCH, like=g, source=source))
+        sketch.addmm_(g, gaussian(g.shape[1], LIMITS.sketch_width, like=g, source=source))
     if pack:
         product, sketch = (
             part.new_zeros(neurons, part.shape[1]).index_copy_(0, used, part)
             for part in (product, sketch)
         )
-    return product, sketch / math.sqrt(_SKETCH)
+    return product, sketch / math.sqrt(LIMITS.sketch_width)
 
 
 def _not_zero(gradient: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradpeel.decoder.candidates import Readings
 from gradpeel.decoder.evidence.equations import next_layer
-from gradpeel.decoder.limits import SLACK
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.simulate import Backward, Simulated
@@ -24,12 +24,6 @@ __all__ = ["glance", "share_firing"]
 
 _AT_ONCE = 128
 """Candidates worked on at once: they stay in the cache."""
-
-_ENOUGH = 128
-"""Candidates that show how often neurons fire."""
-
-_BY_FAR = 2.0
-"""Roundings differ between this test and the certificate's; nothing else does."""
 
 
 def glance(
@@ -84,12 +78,12 @@ def _of_one_label(
     relative = relative + readings.error * residual.spread / own
     weight = backward.share * float(backward.targets.sum(1).max())
     off = residual.next_error[neurons] + size * relative + resolution * own * weight
-    limit = _BY_FAR * SLACK * off
+    limit = LIMITS.by_far * LIMITS.slack * off
     if not strict:
-        trace = _BY_FAR * math.sqrt(residual.grain)
+        trace = LIMITS.by_far * math.sqrt(residual.grain)
         limit = torch.maximum(limit, trace * size * (residual.spread / own).clamp(min=1.0))
     # Where the simulation is that inexact, its size is not that of the residual.
-    vague = _BY_FAR * SLACK * relative > 0.5
+    vague = LIMITS.by_far * LIMITS.slack * relative > 0.5
     return ((rows < -limit[:, None]).sum(1) <= 1) | vague
 
 
@@ -101,14 +95,14 @@ def _look(
     allowed = backward.error(simulated, error + residual.resolution, residual.resolution)
     own = activations.gather(1, neurons[:, None])
     units, mismatch = next_layer(neurons, error, residual, own, simulated.v, allowed)
-    passes = units <= _BY_FAR * SLACK
+    passes = units <= LIMITS.by_far * LIMITS.slack
     if not strict:
-        passes |= mismatch <= _BY_FAR * math.sqrt(residual.grain)
+        passes |= mismatch <= LIMITS.by_far * math.sqrt(residual.grain)
     return passes, simulated.pick(passes)
 
 
 def share_firing(readings: Readings, residual: Residual) -> Tensor:
     """(neurons,) the share of candidates that fire each neuron, as some of them show."""
-    some = readings.neurons[:: max(1, len(readings) // _ENOUGH)]
+    some = readings.neurons[:: max(1, len(readings) // LIMITS.firing_candidates)]
     fires = residual.pre_activations(residual.coordinates(some)) > 0
     return fires.sum(0) / max(len(some), 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Flag, IntEnum
 from functools import cached_property
 
@@ -99,6 +99,18 @@ class Round:
     def certified(self) -> int:
         """Number of samples certified in this round."""
         return len(self.sources)
+
+    def only(self, sources: Tensor) -> Round:
+        """The round with those samples alone that were read from some neurons, (n,)."""
+        stays = torch.isin(self.sources, sources)
+        if bool(stays.all()):
+            return self
+        return replace(
+            self,
+            sources=self.sources[stays],
+            labels=self.labels[stays],
+            fires=self.fires[stays],
+        )
 
 
 class Evidence(Flag):

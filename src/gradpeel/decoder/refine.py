@@ -21,31 +21,13 @@ from torch import Tensor, nn
 
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.least_squares import Fit, fit_equations
-from gradpeel.decoder.limits import HOLDS, KINK, NOTHING, SLACK, STANDS_OUT
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.sample_block import SampleBlock, typical
 from gradpeel.decoder.simulate import Backward
 
 __all__ = ["Refined", "refine"]
-
-_WARY = 3.0
-"""What is left at a neuron is known up to this many standard errors of the fit."""
-
-_STEPS = 4
-"""How often samples and sensitivities take turns."""
-
-_HONEST = 1.5
-"""A sample is known up to this many standard errors of the fit."""
-
-_SKETCH = 16
-"""Random combinations of columns that stand for all of them while the weights are found."""
-
-_SHARP = 1e3
-"""Sensitivities known up to this many roundings are not made sharper by the structure."""
-
-_SHARP_COMPUTED = 1e-8
-"""The same, as a relative error, where they are computed: the fit does the rest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +75,7 @@ def refine(
     """
     sent, scale = residual.sent, residual.scale
     left = torch.maximum(residual.bias.abs(), rms(residual.rows) / scale)
-    settled = left <= NOTHING * residual.row_error
+    settled = left <= LIMITS.nothing * residual.row_error
     # A sample that no such neuron determines is determined where it was read; and where nothing
     # can be computed, what was measured there is all there is.
     lost = ~(read.sensitivities[:, settled] != 0).any(1)
@@ -101,7 +83,7 @@ def refine(
         lost[:] = True
     settled[sources[lost]] = True
     known = torch.cat([sent.rows / scale, sent.bias[:, None]], 1)
-    mix = gaussian(known.shape[1], _SKETCH, like=known)
+    mix = gaussian(known.shape[1], LIMITS.fit_sketch, like=known)
     sketch = known @ mix / known.shape[1] ** 0.5
     sense = partial(
         _sense,
@@ -113,9 +95,9 @@ def refine(
         structure=structure,
     )
     # Errors of samples that are not simulated are known less well.
-    apart = NOTHING if backward is None else HOLDS
+    apart = LIMITS.nothing if backward is None else LIMITS.holds
     peeled, doubt = read, residual.row_error
-    for _ in range(_STEPS):
+    for _ in range(LIMITS.refine_steps):
         peeled = sense(peeled)
         c = peeled.sensitivities
         fires = c != 0
@@ -128,7 +110,7 @@ def refine(
         fit = fit_equations(c, sketch, sigma, explained, doubt=doubt)
         solution = fit.solve(known)
         coordinates = solution[:, :-1] / solution[:, -1:] * scale
-        error = _HONEST * fit.error / solution[:, -1].abs() + residual.resolution
+        error = LIMITS.honest * fit.error / solution[:, -1].abs() + residual.resolution
         # A fit that is more exact must still agree with what was read.
         moved = rms(coordinates - read.coordinates) / scale
         better = (error < read.sample_error) & (moved <= apart * read.sample_error)
@@ -149,12 +131,12 @@ def refine(
     off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
     kink = peeled.kink.square().sum(0)
     # What explained neurons are off by measures the errors of all of them.
-    unit = min(1.0, _WARY * fit.unit)
+    unit = min(1.0, LIMITS.residual_slack * fit.unit)
     bias_error = (unit**2 * (sent.bias_error.square() + off) + kink).sqrt()
     alone = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
-    joint = _WARY * fit.error_of(torch.where(better[:, None], c, 0.0))
+    joint = LIMITS.residual_slack * fit.error_of(torch.where(better[:, None], c, 0.0))
     row_error = (bias_error.square() + alone + joint.square()).sqrt()
-    stands_out = c.abs() > STANDS_OUT * row_error
+    stands_out = c.abs() > LIMITS.stands_out * row_error
     confirmations = (stands_out & fit.surplus).sum(1)
     return Refined(peeled, better, confirmations, fit, bias_error, row_error)
 
@@ -171,7 +153,7 @@ def _sense(
 ) -> SampleBlock:
     """The samples with sensitivities from whatever tells them most exactly."""
     z = residual.pre_activations(peeled.coordinates)
-    doubt = z.abs() <= KINK * peeled.sample_error[:, None] * residual.spread
+    doubt = z.abs() <= LIMITS.kink * peeled.sample_error[:, None] * residual.spread
     told = doubt & (peeled.told != 0)
     fires = torch.where(told, peeled.told > 0, z > 0)
     best = replace(
@@ -197,9 +179,9 @@ def _sense(
         c = v[unknown] @ layer.weight
         best = _better(best, unknown, c * fires[unknown], v[unknown], off[unknown])
         silent = silent.index_copy(0, unknown, c)
-    enough = _SHARP * residual.resolution
+    enough = LIMITS.sharp * residual.resolution
     if backward is not None:
-        enough = max(enough, _SHARP_COMPUTED)
+        enough = max(enough, LIMITS.sharp_computed)
     vague = (best.sensitivity_error > enough).nonzero()[:, 0]
     if len(vague):
         sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
@@ -223,7 +205,7 @@ def _measure_jointly(
     fit = fit_equations(a, sent.next_rows, sigma, explained, doubt=rms(residual.next_rows))
     v = fit.solve(sent.next_rows)
     tiny = torch.finfo(size.dtype).tiny
-    return v, _HONEST * fit.error / v.abs().amax(1).clamp(min=tiny)
+    return v, LIMITS.honest * fit.error / v.abs().amax(1).clamp(min=tiny)
 
 
 def _better(peeled: SampleBlock, which: Tensor, c: Tensor, v: Tensor, error: Tensor) -> SampleBlock:
@@ -233,7 +215,7 @@ def _better(peeled: SampleBlock, which: Tensor, c: Tensor, v: Tensor, error: Ten
     """
     known, before = peeled.sensitivities[which], peeled.sensitivity_error[which]
     apart = (c - known).norm(dim=1) / known.norm(dim=1)
-    gains = (error < before) & (apart <= SLACK * before)
+    gains = (error < before) & (apart <= LIMITS.slack * before)
     which = which[gains]
     return replace(
         peeled,

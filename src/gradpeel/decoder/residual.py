@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.limits import CLEAR, NOTHING, ROUNDING
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import mean_square, survey
 from gradpeel.decoder.noise_floor import noise_floor
 from gradpeel.decoder.sample_block import SampleBlock
@@ -32,14 +32,6 @@ from gradpeel.target import Target
 from gradpeel.update import Update
 
 __all__ = ["Residual", "Sent", "rms"]
-
-_HALF_THE_DIGITS = 2.0**-26
-
-_WIDE = 2048
-"""Neurons from which on input space, where every look takes a product, is left for less."""
-
-_ENOUGH = 256
-"""Candidates that show how large a typical one is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +81,7 @@ class Residual:
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
         gradient = update.gradients[target.weight_name]
-        fewest = target.neurons // 2 if target.neurons > _WIDE else target.neurons
+        fewest = target.neurons // 2 if target.neurons > LIMITS.wide else target.neurons
         self.in_neuron_space = target.features > fewest
         self.resolution = float(torch.finfo(update.dtype).eps)
         product, self.sketch = survey(gradient, target.weight, multiply=self.in_neuron_space)
@@ -108,7 +100,7 @@ class Residual:
         live = (bias != 0).nonzero()[:, 0]
         self.scale = self.spread = _typical(size[live] / bias[live].abs())
         if not self.in_neuron_space:
-            some = live[:: max(1, len(live) // _ENOUGH)]
+            some = live[:: max(1, len(live) // LIMITS.scale_candidates)]
             linear = self.pre_activations(rows[some] / bias[some, None]) - self._bias
             self.spread = _typical(rms(linear))
         own = rows.diagonal() if self.in_neuron_space else (rows * self._weight).sum(1)
@@ -117,7 +109,7 @@ class Residual:
         self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
         # of the two says how much was summed up.
-        unit = ROUNDING * self.resolution
+        unit = LIMITS.rounding * self.resolution
         rounding = unit * torch.maximum(bias.abs(), size / self.scale)
         of_rows = noise.weight / self.scale
         if noise.weight and self.in_neuron_space:
@@ -180,7 +172,7 @@ class Residual:
         ):
             less = error[neurons].square() - doubt.square()
             # The difference of squares has half the digits.
-            least = torch.maximum(sent[neurons], _HALF_THE_DIGITS * doubt.abs())
+            least = torch.maximum(sent[neurons], LIMITS.half_the_digits * doubt.abs())
             error[neurons] = torch.maximum(less, least.square()).sqrt()
         touched = torch.zeros_like(self.quiet)
         touched[neurons] = True
@@ -188,7 +180,7 @@ class Residual:
 
     def live(self, among: Tensor) -> Tensor:
         """Indices of neurons in the mask `among` whose residual stands clear of its error."""
-        clear = self.bias.abs() > CLEAR * self.row_error
+        clear = self.bias.abs() > LIMITS.clear * self.row_error
         return (among & clear).nonzero()[:, 0]
 
     def relative_error(self, neurons: Tensor) -> Tensor:
@@ -260,10 +252,12 @@ class Residual:
 
     def _settle(self, touched: Tensor) -> None:
         """Mark neurons whose residual is zero within its error: nothing unrecovered fires there."""
-        silent = touched & (self.bias.abs() <= NOTHING * self.bias_error)
+        silent = touched & (self.bias.abs() <= LIMITS.nothing * self.bias_error)
         where = silent.nonzero()[:, 0]
         self.quiet &= ~touched
-        self.quiet[where] = rms(self.rows[where]) <= NOTHING * self.row_error[where] * self.scale
+        self.quiet[where] = (
+            rms(self.rows[where]) <= LIMITS.nothing * self.row_error[where] * self.scale
+        )
 
 
 def _hypot(errors: Tensor, noise: float) -> Tensor:
@@ -271,8 +265,8 @@ def _hypot(errors: Tensor, noise: float) -> Tensor:
 
 
 def _typical(sizes: Tensor) -> float:
-    """The median; 1 where there is nothing to measure."""
-    return float(sizes.median()) if bool(sizes.any()) else 1.0
+    """The median, of most that are nearly nothing the mean; 1 where there is nothing to measure."""
+    return float(sizes.median()) or float(sizes.mean()) if bool(sizes.any()) else 1.0
 
 
 def rms(rows: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
-from gradpeel.decoder.limits import SLACK
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual
 
 __all__ = ["measure_c", "measure_v", "trespassers"]
@@ -71,7 +71,7 @@ def trespassers(residual: Residual, c: Tensor) -> Tensor:
     "Zero" is up to its error: what is left there may be theirs.
     """
     quiet = residual.quiet
-    limit = SLACK * residual.bias_error[quiet]
+    limit = LIMITS.slack * residual.bias_error[quiet]
     there = c[:, quiet]
     alien = (there.abs() > limit) & ((there - residual.bias[quiet]).abs() > limit)
     return alien.any(1)

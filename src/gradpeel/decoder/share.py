@@ -23,9 +23,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradpeel.decoder.candidates import Candidates, Readings
-from gradpeel.decoder.evidence.groups import Radius, radius_of_groups
+from gradpeel.decoder.evidence.groups import Radius, distance_between, radius_of_groups
 from gradpeel.decoder.evidence.structure import Structure
-from gradpeel.decoder.limits import ROUNDING, SLACK
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.sensitivities import measure_v
@@ -34,33 +34,6 @@ from gradpeel.decoder.simulate import Backward
 __all__ = ["LabelFit", "Share", "fit_labels", "learn_share"]
 
 _TINY = torch.finfo(torch.float64).tiny
-
-_PARALLEL = 1e-2
-"""Largest relative distance of a gradient from the direction of its label."""
-
-_ANCHOR = 0.0125
-"""Largest radius of a group that may still tell the weight of one sample."""
-
-_VOTERS = 64
-"""So many of those that agree are asked whether they may be groups."""
-
-_MOST_COPIES = 32
-"""Most samples have no more copies than this, if some have none."""
-
-_WHOLE = 1e-3
-"""How far from a whole number of copies a weight may be, relative."""
-
-_CLUSTERS = 8
-"""So many shares, those with the most voters, are looked at."""
-
-_CLEAR = 4.0
-"""How much larger than the least error that of a voter may be that says how well they agree."""
-
-_CHANCE = 1e-4
-"""Largest expected number of agreements of voters who have nothing in common."""
-
-_LARGEST_SIZE = 10_000_000
-"""No batch is larger than this."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +59,8 @@ class Share:
     def batch_size(self) -> int | None:
         """The batch size of a mean with this weight; None where that is no whole number."""
         size = round(1.0 / self.value)
-        near = abs(1.0 / self.value - size) <= min(SLACK * self.error * size, 0.05)
-        return size if near and 1 <= size <= _LARGEST_SIZE else None
+        near = abs(1.0 / self.value - size) <= min(LIMITS.slack * self.error * size, 0.05)
+        return size if near and 1 <= size <= LIMITS.largest_batch else None
 
 
 def learn_share(
@@ -106,15 +79,19 @@ def learn_share(
     candidates = readings.form(residual)
     ask = _by_direction if residual.has_next else _by_bias
     votes = ask(candidates, residual, backward)
-    # The structure takes a while to find, and is hardly ever needed.
     clusters = _clusters(votes)
-    for space in (None, structure):
-        radius = partial(_radius, votes, residual, backward, space)
-        anchored = [near for near in clusters if _if_all(votes, near, radius) <= _ANCHOR]
-        if anchored:
-            return _share(votes, _unit(votes, anchored), proven=True)
     if not clusters:
         return None
+    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
+    limit = min(LIMITS.anchor, LIMITS.apart * distance_between(candidates, residual))
+    # The structure takes a while to find, and is hardly ever needed.
+    for space in (None, structure):
+        radius = partial(_radius, votes, residual, backward, space)
+        anchored = [near for near in clusters if _if_all(votes, near, radius) <= limit]
+        units = [near for near in anchored if _divides(votes, near, most)]
+        if units:
+            smallest = min(units, key=lambda near: float(votes.share[near].min()))
+            return _share(votes, smallest, proven=True)
     # Groups weigh several times as much as a sample: of what many say, the least.
     several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
     smallest = min(several, key=lambda near: float(votes.share[near].min()))
@@ -155,21 +132,16 @@ class _Votes:
     error: Tensor
 
 
-def _unit(votes: _Votes, clusters: list[Tensor]) -> Tensor:
-    """Of voters who agree, those with the weight of one sample; the rest may have copies.
+def _divides(votes: _Votes, unit: Tensor, most: Tensor) -> bool:
+    """Whether those who make up most of the update weigh a whole number of units.
 
-    It is what those weigh who make up most of the update, or a whole fraction of that. A stranger
-    who happened into it, a thousandth as heavy as the batch, is no unit.
+    They may have copies. But a stranger who happened into the update, a thousandth as heavy as the
+    batch, is no unit.
     """
-    middle = [float(votes.share[near].median()) for near in clusters]
-    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
-    times = [float(votes.share[most].median()) / share for share in middle]
-    fractions = [
-        place
-        for place, ratio in enumerate(times)
-        if abs(ratio - round(ratio)) <= _WHOLE * ratio and 1 <= round(ratio) <= _MOST_COPIES
-    ]
-    return clusters[min(fractions, key=lambda place: middle[place])]
+    times = float(votes.share[most].median()) / float(votes.share[unit].median())
+    whole = round(times)
+    near = abs(times - whole) <= LIMITS.whole_weight * times
+    return near and 1 <= whole <= LIMITS.copies_of_unit
 
 
 def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
@@ -178,7 +150,7 @@ def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
     neurons = votes.candidates.neurons[near]
     return Share(
         value=float((weight * share).sum() / weight.sum()),
-        error=float(weight.sum().rsqrt()) / ROUNDING,
+        error=float(weight.sum().rsqrt()) / LIMITS.rounding,
         voters=len(share),
         proven=proven,
         only=int(neurons[0]) if len(neurons) == 1 else None,
@@ -192,20 +164,22 @@ def _clusters(votes: _Votes) -> list[Tensor]:
     found = []
     for i in share.argsort().tolist():
         if bool(left[i]):
-            near = left & ((share / share[i] - 1).abs() <= SLACK * (error + error[i]))
+            near = left & ((share / share[i] - 1).abs() <= LIMITS.slack * (error + error[i]))
             found.append(near)
             left &= ~near
-    return sorted(found, key=lambda near: -int(near.sum()))[:_CLUSTERS]
+    return sorted(found, key=lambda near: -int(near.sum()))[: LIMITS.clusters]
 
 
 def _if_all(votes: _Votes, near: Tensor, radius: Callable[[Tensor], Radius]) -> float:
     """How far members may be apart if all voters who agree are groups."""
     share, error = votes.share, votes.error
     # The clearest of them say how well they agree.
-    clear = near & (error <= _CLEAR * error[near].min())
-    clear &= clear.cumsum(0) <= _VOTERS
+    clear = near & (error <= LIMITS.clear_voter * error[near].min())
+    clear &= clear.cumsum(0) <= LIMITS.voters
     middle = float(share[clear].median())
-    agreement = float((share[clear] / middle - 1).abs().max() + error[clear].max() / ROUNDING)
+    agreement = float(
+        (share[clear] / middle - 1).abs().max() + error[clear].max() / LIMITS.rounding
+    )
     if _by_chance(len(share), clear, agreement):
         agreement = math.inf
     return radius(clear).if_all(agreement)
@@ -214,7 +188,7 @@ def _if_all(votes: _Votes, near: Tensor, radius: Callable[[Tensor], Radius]) -> 
 def _by_chance(count: int, clear: Tensor, agreement: float) -> bool:
     """Whether so many of all would agree so well although they have nothing in common."""
     several = int(clear.sum()) - 1
-    return several > 0 and count * min(1.0, count * agreement) ** several > _CHANCE
+    return several > 0 and count * min(1.0, count * agreement) ** several > LIMITS.agreement_chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +229,7 @@ def fit_labels(candidates: Candidates, residual: Residual, backward: Backward) -
 def _by_direction(candidates: Candidates, residual: Residual, backward: Backward) -> _Votes:
     """Shares by the length of the next layer's gradient along its label's direction."""
     fit = fit_labels(candidates, residual, backward)
-    fits = (fit.share > 0) & (fit.apart <= (SLACK * fit.error).clamp(max=_PARALLEL))
+    fits = (fit.share > 0) & (fit.apart <= (LIMITS.slack * fit.error).clamp(max=LIMITS.parallel))
     error = torch.maximum(fit.error, fit.apart)
     return _Votes(candidates.pick(fits), fit.label[fits], fit.share[fits], error[fits])
 
@@ -281,8 +255,8 @@ def _by_bias(candidates: Candidates, residual: Residual, backward: Backward) -> 
     who, label = ((votes > 0) & votes.isfinite()).nonzero(as_tuple=True)
     share, order = votes[who, label].sort()
     who, label = who[order], label[order]
-    low = torch.searchsorted(share, share * (1 - SLACK * off[who]))
-    high = torch.searchsorted(share, share * (1 + SLACK * off[who]), right=True)
+    low = torch.searchsorted(share, share * (1 - LIMITS.slack * off[who]))
+    high = torch.searchsorted(share, share * (1 + LIMITS.slack * off[who]), right=True)
     some = slice(0, 0)
     if len(share):
         best = int((high - low).argmax())

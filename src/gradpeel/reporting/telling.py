@@ -64,8 +64,12 @@ _WHY = {
 def verdict(audit: Audit) -> str:
     """How many samples were rebuilt, how well, and whether with their labels: one sentence."""
     score = audit.score
-    if not score.recovered:
+    if not score.read:
         return f"No sample of {score.batch_size} was rebuilt from this gradient."
+    if score.recovered < score.read:
+        proven = f"{score.recovered} of them with proof" if score.recovered else "without proof"
+        subject = f"{score.read} of {counted(score.batch_size, 'sample')}"
+        return f"{subject} can be read out of one gradient, {proven}."
     some = f"{score.recovered} of {counted(score.batch_size, 'sample')}"
     subject = all_of(score.batch_size) if score.recovered == score.batch_size else some
     exactly = " exactly" if float(score.distances[score.matches >= 0].max()) < EXACT else ""
@@ -120,14 +124,16 @@ def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
     """How many samples a single pass, this attack and any peeling get, and a note where it is odd.
 
     Returns:
-        Names with numbers of samples; the second is this attack. The note is for a recovery that
-        goes beyond what peeling the activation grid reaches.
+        Names with numbers of samples; the second and third are this attack. The note is for a
+        recovery that goes beyond what peeling the activation grid reaches.
     """
     score = audit.score
     reach = round(score.oracle_rate * score.batch_size)
+    alone = int((score.readable & audit.exposure.isolated).sum())
     rows = [
-        ("a single pass, no peeling", round(score.baseline_rate * score.batch_size)),
-        ("this attack", score.recovered),
+        ("a single pass, no peeling", alone),
+        ("this attack, with proof", score.recovered),
+        ("this attack, with or without proof", score.read),
         ("peeling can reach", reach),
     ]
     if score.recovered <= reach:
@@ -182,8 +188,18 @@ def _fault(number: int) -> str:
 def missing(audit: Audit) -> list[tuple[str, str]]:
     """What became of the others, by name where peeling could reach them."""
     rows = []
+    recovered = {Outcome.RECOVERED, Outcome.ROUGH}
+    each = list(zip(audit.score.outcomes, audit.score.readable.tolist(), strict=True))
+    unproven = [i for i, (became, read) in enumerate(each) if read and became not in recovered]
+    if unproven:
+        said = f"no. {listing(unproven)}: read, but not proven; {audit.recovery.stopped}"
+        rows.append((f"{len(unproven)} not proven", said))
     for outcome, (name, why) in _WHY.items():
-        them = [i for i, became in enumerate(audit.score.outcomes) if became is outcome]
+        them = [
+            i
+            for i, (became, read) in enumerate(each)
+            if became is outcome and (outcome in recovered or not read)
+        ]
         if not them:
             continue
         said = why.format(precision=_precision(audit), share=_largest_share(audit, them))

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.limits import SLACK
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.sample_block import SampleBlock
 
 __all__ = ["Alike", "fire_alike"]
-
-_SAME = 1e-4
-"""Readings this near to each other are of one sample, however exact they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +49,7 @@ def fire_alike(new: SampleBlock, known: SampleBlock, scale: float) -> Alike:
         vectors, error = everybody.coordinates[group], everybody.sample_error[group]
         apart = torch.cdist(vectors, vectors) / max(vectors.shape[1], 1) ** 0.5
         both = torch.maximum(error[:, None], error)
-        different = apart > torch.clamp(SLACK * both, min=_SAME) * scale
+        different = apart > torch.clamp(LIMITS.slack * both, min=LIMITS.same_reading) * scale
         alike[group] = different.any(1)
         again[group[1:]] = True
     first = len(known)

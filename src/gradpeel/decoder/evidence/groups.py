@@ -28,31 +28,13 @@ from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.evidence.structure import Structure
-from gradpeel.decoder.limits import ROUNDING
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.simulate import Backward
 
-__all__ = ["Radius", "radius_of_groups"]
+__all__ = ["Radius", "distance_between", "radius_of_groups"]
 
 _TINY = torch.finfo(torch.float64).tiny
-
-_STEP = 0.1
-"""Distance at which the curvature is measured, relative to the size of a sample."""
-
-_LEAST_BEND = 1e-10
-"""What a simulation bends by less than this is its own rounding."""
-
-_FEW = 3
-"""So many groups must weigh the same before that says anything."""
-
-_SEVERAL = 8
-"""So many groups must be there before their scatter shows how exactly their mean is known."""
-
-_WARY = 5.0
-"""How many times its error such a mean may be off."""
-
-_NEURONS = 8
-"""So many hinges on a random line: that none of them lies between two members is excluded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +70,17 @@ class _Bend:
             agreement: largest relative difference between what they weigh.
         """
         found = []
-        if len(self.weight) >= _FEW and (scatter := float(self.weight.std())) > _LEAST_BEND:
+        if (
+            len(self.weight) >= LIMITS.fewest_agreeing
+            and (scatter := float(self.weight.std())) > LIMITS.least_bend
+        ):
             found.append(math.sqrt(agreement / scatter))
         known = self.sharp > 0
-        if int(known.sum()) >= _SEVERAL:
+        if int(known.sum()) >= LIMITS.fewest_pooled:
             sharp = self.sharp[known] / self.sharp[known].sum()
             mean = float((sharp * self.square[known]).sum())
             off = float((sharp.square() * (self.square[known] - mean).square()).sum().sqrt())
-            found.append(math.sqrt(max(mean, 0.0) + _WARY * off))
+            found.append(math.sqrt(max(mean, 0.0) + LIMITS.pooled_slack * off))
         return found
 
 
@@ -134,10 +119,25 @@ class Radius:
         """
         if not len(self.along):
             return math.inf
-        shared = self.hinges.flatten().sort().values[_NEURONS - 1 :][:1].tolist()
-        along = [float(self.along.min()), *self.bend_along.if_all(agreement)]
-        across = [float(self.across.min()), *self.bend_across.if_all(agreement), *shared]
-        return float(max(min(along), min(across)))
+        shared = self.hinges.flatten().sort().values[LIMITS.hinges - 1 :][:1].tolist()
+        along = min([math.inf, *self.bend_along.if_all(agreement)])
+        across = min([math.inf, *self.bend_across.if_all(agreement), *shared])
+        # One of them that is no group is enough.
+        return float(
+            torch.maximum(self.along.clamp(max=along), self.across.clamp(max=across)).min()
+        )
+
+
+def distance_between(candidates: Candidates, residual: Residual) -> float:
+    """How far candidates typically are apart, relative to the typical size of a sample.
+
+    Samples are farther apart than mixtures of them.
+    """
+    some = candidates.pre_activations[:: max(1, len(candidates) // LIMITS.compared)]
+    if len(some) < 2:
+        return 1.0
+    between = torch.pdist(some) / math.sqrt(some.shape[1]) / residual.spread
+    return float(between.median())
 
 
 def radius_of_groups(
@@ -177,7 +177,7 @@ def radius_of_groups(
         found.append((hinges, _by_curvature(candidates, residual, backward, counts, line)))
     (first, along), (hinges, across) = found
     along = along.scaled(size)
-    needed = min(_NEURONS, z.shape[1]) - 1
+    needed = min(LIMITS.hinges, z.shape[1]) - 1
     return Radius(
         along=torch.minimum(along.apart, torch.where(size > 0, first[:, 0] * size, 0.0)),
         across=torch.minimum(across.apart, hinges[:, needed]),
@@ -217,7 +217,7 @@ def _by_curvature(
         c = simulated.c
         return _Seen(own * simulated.v, c[row, column]), c.gather(1, candidates.neurons[:, None])
 
-    step = _STEP * line
+    step = LIMITS.bend_step * line
     (ahead, more), (behind, less) = seen(step), seen(-step)
     # What is read of the two is their mean by sensitivities.
     total = more + less
@@ -231,13 +231,13 @@ def _by_curvature(
     noise = _noise(candidates, residual)
     bends, bend, weight = _mismatch(together, mean, row)
     holds, gap, _ = _mismatch(observed, candidate, row)
-    apart = _STEP * ((holds + noise) / bends.clamp(min=_TINY)).sqrt()
-    curved, square = bends > _LEAST_BEND, bend.square().sum(1)
+    apart = LIMITS.bend_step * ((holds + noise) / bends.clamp(min=_TINY)).sqrt()
+    curved, square = bends > LIMITS.least_bend, bend.square().sum(1)
     return _Bend(
         apart=torch.where(curved, apart, torch.inf),
-        square=_STEP**2 * (gap * bend).sum(1) / square.clamp(min=_TINY),
+        square=LIMITS.bend_step**2 * (gap * bend).sum(1) / square.clamp(min=_TINY),
         sharp=torch.where(curved, square / noise.square(), 0.0),
-        weight=(weight / 2 - 1) / _STEP**2,
+        weight=(weight / 2 - 1) / LIMITS.bend_step**2,
     )
 
 
@@ -275,4 +275,4 @@ def _noise(candidates: Candidates, residual: Residual) -> Tensor:
     if residual.has_next:
         size = residual.next_rows[neurons].abs().amax(1)
         error = error + residual.next_error[neurons] / size
-    return error / ROUNDING + residual.resolution
+    return error / LIMITS.rounding + residual.resolution

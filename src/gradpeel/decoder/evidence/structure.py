@@ -20,28 +20,14 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.candidates import Candidates
-from gradpeel.decoder.limits import CHANCE, KINK
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.residual import Residual, Sent
 
-__all__ = ["LARGEST", "Structure"]
+__all__ = ["Structure"]
 
 _BLOCK = 64
 """Directions looked for at once where nobody says how many there are."""
-_NOISE = 1.1
-"""Largest singular value of noise, in units of what random matrix theory says."""
-_CLIFF = 100.0
-"""A fall between singular values this deep is the edge between samples and noise."""
-LARGEST = 0.01
-"""Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
-_ALIEN = 0.1
-"""Distance from the space at which the bias gradient is that of something else."""
-_SHIFT = 256.0
-"""Roundings by which a matrix whose smallest eigenvalue is zero is kept positive."""
-_EQUATIONS = 8.0
-"""So many equations must be there before sensitivities are said to lie in the space, or not."""
-_MOST = 60
-"""Equations that count at most: they are not independent to the last one."""
 
 
 class Structure:
@@ -79,7 +65,7 @@ class Structure:
     @property
     def is_diverse(self) -> bool:
         """Whether firing patterns differ so much that no two agree by chance."""
-        return self._alike <= CHANCE
+        return self._alike <= LIMITS.chance
 
     def distance(self, c: Tensor) -> tuple[Tensor, Tensor]:
         """How far sensitivities lie outside the space, relative to random ones.
@@ -113,9 +99,9 @@ class Structure:
             residual: the residual they were read from.
         """
         z = candidates.pre_activations
-        doubt = z.abs() <= KINK * candidates.error[:, None] * residual.spread
+        doubt = z.abs() <= LIMITS.kink * candidates.error[:, None] * residual.spread
         distance, equations = self.distance(c * ~doubt)
-        return (equations >= _EQUATIONS) & (distance <= LARGEST)
+        return (equations >= LIMITS.fewest_equations) & (distance <= LIMITS.outside)
 
     def shows(self, c: Tensor, fires: Tensor) -> Tensor:
         """(n, neurons) at which neurons half of a sensitivity more or less would leave the space.
@@ -127,7 +113,7 @@ class Structure:
         weight = torch.where(self._live, self._sent.row_error, torch.inf)
         part = (c / weight).square() * self.free
         whole = (part * fires).sum(1, keepdim=True)
-        return (0.25 * part > (2 * LARGEST) ** 2 * whole) & (part > 0)
+        return (0.25 * part > (2 * LIMITS.outside) ** 2 * whole) & (part > 0)
 
     def chance(self, distance: Tensor, equations: Tensor) -> Tensor:
         """(n,) how likely a mixture's sensitivities would lie as close to the space.
@@ -136,7 +122,7 @@ class Structure:
             distance: (n,) from the space.
             equations: (n,) as many as it was measured in.
         """
-        counted = equations.clamp(max=_MOST) * (distance <= LARGEST)
+        counted = equations.clamp(max=LIMITS.most_equations) * (distance <= LIMITS.outside)
         luck = (2 * distance).clamp(max=1.0).pow(counted)
         return torch.where(luck < 1.0, luck.clamp(min=self._alike), 1.0)
 
@@ -204,7 +190,10 @@ class Structure:
             self._basis = self._span()
             # The bias gradient is the sum of all sensitivities: if it is not in the space either,
             # the two gradients do not belong together.
-            if self._basis is not None and float(self.distance(self._sent.bias[None])[0]) > _ALIEN:
+            if (
+                self._basis is not None
+                and float(self.distance(self._sent.bias[None])[0]) > LIMITS.alien_bias
+            ):
                 self._basis = None
         return self._basis
 
@@ -234,7 +223,7 @@ class Structure:
             fresh = rows @ mix / math.sqrt(width)
             fresh = fresh - basis @ (basis.T @ fresh)
             left = float(fresh.norm(dim=0).max()) / math.sqrt(count)
-            if left <= _NOISE:
+            if left <= LIMITS.rank_noise:
                 return basis
             # Normalised before they are made orthogonal once more: what is left may be small.
             for _ in range(2):
@@ -243,7 +232,7 @@ class Structure:
             basis = torch.cat([basis, torch.linalg.qr(fresh).Q], 1)
             # Roundings may stand a little above what they are thought to be; then this block spans
             # them, and whatever samples are as faint.
-            if left <= _CLIFF and basis.shape[1] < most:
+            if left <= LIMITS.rank_cliff and basis.shape[1] < most:
                 return basis
         return None
 
@@ -252,7 +241,9 @@ class Structure:
         basis = self._find_basis()
         if basis is not None and self._signal is None:
             left, values, _ = torch.linalg.svd(basis.T @ self._weighted_rows(), full_matrices=False)
-            noise = _NOISE * (math.sqrt(len(basis)) + math.sqrt(self._sent.rows.shape[1]))
+            noise = LIMITS.rank_noise * (
+                math.sqrt(len(basis)) + math.sqrt(self._sent.rows.shape[1])
+            )
             self._rank = _rank(values, noise)
             self._signal = basis @ left[:, : self._rank]
         return self._signal
@@ -266,10 +257,10 @@ def _rank(values: Tensor, noise: float) -> int:
     """
     values = torch.cat([values, values.new_zeros(1)])
     above = int((values > noise).sum())
-    low = int((values > _CLIFF * noise).sum())
+    low = int((values > LIMITS.rank_cliff * noise).sum())
     if above > low:
         steps = values[max(low - 1, 0) : above] / values[max(low, 1) : above + 1].clamp(min=noise)
-        if len(steps) and float(steps.max()) > _CLIFF:
+        if len(steps) and float(steps.max()) > LIMITS.rank_cliff:
             return max(low - 1, 0) + int(steps.argmax()) + 1
     return above
 
@@ -283,7 +274,9 @@ def _null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     # Columns are orthonormal, so the Gram matrix of the silent rows follows from the firing ones,
     # which are fewer. Its smallest eigenvalue is zero up to rounding, of either sign.
     identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
-    gram = (1 + _SHIFT * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[on]
+    gram = (1 + LIMITS.gram_shift * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[
+        on
+    ]
     factor, failed = torch.linalg.cholesky_ex(gram)
     # Any start will do that is not orthogonal to it.
     start, away = gaussian(2, basis.shape[1], like=basis)

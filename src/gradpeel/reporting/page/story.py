@@ -109,7 +109,7 @@ def _truth(audit: Audit) -> str:
 def _advice(audit: Audit) -> list[str]:
     """What to do next; nothing here is promised to be safe, so each step ends in another audit."""
     advice = []
-    if audit.score.recovered:
+    if audit.score.read:
         advice.append(
             "Treat such a gradient like the data itself: whoever sees it holds these samples."
         )
