@@ -203,6 +203,20 @@ def test_in_any_dtype_with_and_without_the_next_layer(
         assert recovered(found, round_, within=1e-3) == set(range(10))
 
 
+@pytest.mark.parametrize(
+    ("features", "neurons", "batch", "classes", "seed"), [(36, 56, 4, 5, 353), (60, 60, 12, 2, 12)]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_share_that_is_told_is_that_of_a_sample(  # noqa: PLR0917
+    features: int, neurons: int, batch: int, classes: int, seed: int, dtype: torch.dtype
+) -> None:
+    # Behind so narrow a layer mixtures have the direction of a label, and agree on a weight.
+    round_ = make_round(features, neurons, batch, classes, (9,), seed=seed, dtype=dtype)
+    recovery = peel(round_.model, round_.update)
+    assert -1 not in truths_of(recovery.samples, round_.x, within=1e-2)
+    assert recovery.share is None or recovery.share == pytest.approx(1 / batch, rel=1e-3)
+
+
 @pytest.mark.parametrize("sigma", [1e-8, 1e-6])
 def test_under_noise(sigma: float) -> None:
     for seed in range(3):

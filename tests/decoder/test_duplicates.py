@@ -173,6 +173,18 @@ def test_any_number_of_copies(times: int, dtype: torch.dtype, *, stated: bool) -
     assert recovery.complete
 
 
+@pytest.mark.parametrize("times", [33, 41, 70])
+def test_a_crowd_of_copies_is_not_counted_wrongly(times: int) -> None:
+    model = make_model(60, 400, 5)
+    x, y = make_batch(60, 6, 5)
+    more = torch.cat([x, x[:1].expand(times - 1, -1)]), torch.cat([y, y[:1].expand(times - 1)])
+    recovery = peel(model, round_of(model, *more).update)
+    truths = truths_of(recovery.samples, x)
+    assert -1 not in truths
+    counted = dict(zip(truths, recovery.multiplicities.tolist(), strict=True))
+    assert counted.get(0, times) == times
+
+
 def test_copies_of_one_sample_alone_are_read_but_not_counted() -> None:
     # Nobody else is there to tell what one of them weighs.
     model = make_model(60, 400, 5)

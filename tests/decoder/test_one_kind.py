@@ -51,14 +51,17 @@ def digits() -> tuple[Tensor, Tensor]:
     return torch.tensor(data.x_train).float().flatten(1), torch.tensor(data.y_train)
 
 
-@pytest.mark.parametrize("label", range(10))
-def test_sixty_four_digits_of_one_class(label: int, digits: tuple[Tensor, Tensor]) -> None:
+def test_sixty_four_digits_of_one_class(digits: tuple[Tensor, Tensor]) -> None:
     x, y = digits
-    some = (y == label).nonzero()[:64, 0]
-    recovery = check(round_of(default_model(64, 300, 10), x[some], y[some]))
-    assert len(recovery) >= 8
-    assert bool((recovery.labels == label).all())
-    assert bool((recovery.multiplicities == 1).all())
+    found = 0
+    for label in range(10):
+        some = (y == label).nonzero()[:64, 0]
+        recovery = check(round_of(default_model(64, 300, 10), x[some], y[some]))
+        assert bool((recovery.labels == label).all())
+        assert bool((recovery.multiplicities == 1).all())
+        found += len(recovery)
+    # Peeling reaches 166 of all 640.
+    assert found >= 120
 
 
 @pytest.mark.slow
