@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gradpeel.decoder import Peeling, peel
+from gradpeel.decoder import Peeling, Recovery, Stage, peel
 from gradpeel.losses import CrossEntropy
 from gradpeel.noise import with_noise
 from gradpeel.update import Update
-from support import SmallRound, make_model, make_round, recovered, round_of
+from support import SmallRound, make_model, make_round, round_of, truths_of
 
 
 def test_the_whole_batch() -> None:
@@ -25,7 +25,8 @@ def test_the_whole_batch() -> None:
     assert recovery.explained == pytest.approx(1.0)
     assert recovery.mismatch < 1e-9
     assert not recovery.warnings
-    assert recovery.batch_size == recovery.stated_batch_size == recovery.batch_votes == 8
+    assert recovery.batch_size.value == recovery.batch_size.proven == 8
+    assert recovery.share == pytest.approx(1 / 8)
 
 
 def test_without_the_tail_the_target_must_do() -> None:
@@ -49,16 +50,6 @@ def test_an_update_of_zeros() -> None:
         assert len(recovery) == 0
         assert recovery.samples.shape == (0, 24)
         assert not recovery.complete
-
-
-def test_more_than_the_batch_holds() -> None:
-    round_ = make_round(batch=8, reduction="sum")
-    recovery = peel(round_.model, replace(round_.update, batch_size=3))
-    assert recovery.stopped == (
-        "as many samples as the batch holds are certified, but the update holds more"
-    )
-    assert not recovery.complete
-    assert not recovery.faint
 
 
 def test_nobody_stands_alone() -> None:
@@ -86,12 +77,12 @@ def test_nobody_counts_below_zero() -> None:
     x, y = (torch.cat([part, *[part[reached]] * 4]) for part in (round_.x, round_.y))
     more = round_of(round_.model, x, y, reduction="sum")
     recovery = peel(more.model, replace(more.update, batch_size=None))
-    assert recovered(recovery, more) == set(reached.tolist())
-    assert recovery.found == 5 * len(reached)
+    # Everybody who is found is there five times: who weighs what is told by the lightest.
+    assert set(truths_of(recovery.samples, more.x)) == set(reached.tolist())
     assert not recovery.complete
     counts = re.findall(r"-?\d+", recovery.stopped)
     assert all(int(count) > 0 for count in counts)
-    assert recovery.batch_size is None or recovery.batch_size > recovery.found
+    assert recovery.batch_size.value is None
 
 
 def test_an_update_of_other_weights_is_told() -> None:
@@ -116,7 +107,8 @@ def test_more_distinct_samples_than_stated_are_told() -> None:
     round_ = make_round(60, 400, 9, 6, reduction="sum")
     recovery = peel(round_.model, replace(round_.update, batch_size=5), loss=None)
     assert not recovery.complete
-    assert recovery.warnings == ("the update holds 9 distinct samples, more than the batch size 5",)
+    assert recovery.rank == 9
+    assert recovery.warnings
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +123,16 @@ def test_in_plain_values(crowd: SmallRound) -> None:
     recovery = peel(crowd.model, crowd.update, data_range=(-1.0, 2.0))
     values = recovery.as_dict()
     assert json.loads(json.dumps(values)) == values
-    assert values["batch_size_found"] == values["batch_size_stated"] == 10
+    sizes = {f"batch_size_{name}" for name in ("stated", "by_weight", "proven")}
+    assert {values[name] for name in sizes} == {10}
+    assert values["candidates_tested"] == recovery.candidates_tested
     assert values["copies"] == 3
     assert values["unlabelled"] == 0
     assert values["complete"] is True
     assert values["warnings"] == []
-    assert values["recovered_by_round"] == [step.certified for step in recovery.trace]
-    assert sum(step.certified for step in recovery.trace) == len(recovery) == 7
-    assert values["rounds"] == recovery.cascade_length == len(recovery.trace)
+    assert values["recovered_by_round"] == recovery.by_round
+    assert sum(recovery.by_round) == len(recovery) == 7
+    assert values["rounds"] == recovery.cascade_length == len(recovery.by_round)
     assert values["evidence"] == {
         "bias equation": 7,
         "next layer": 7,
@@ -147,7 +141,8 @@ def test_in_plain_values(crowd: SmallRound) -> None:
     }
     without = peel(crowd.model, crowd.update, loss=None).as_dict()
     assert without["unlabelled"] == 7
-    assert without["batch_size_votes"] == without["copies"] == 0
+    assert without["copies"] == 0
+    assert without["batch_size_by_weight"] is without["batch_size_proven"] is None
 
 
 def test_labels_are_counted_with_all_copies(crowd: SmallRound) -> None:
@@ -165,3 +160,64 @@ def test_asked_before_it_ran() -> None:
     assert not recovery.complete
     assert recovery.trace == ()
     assert recovery.kinds == ()
+
+
+def layered(seed: int, *, loss: CrossEntropy | None = None) -> Recovery:
+    """A cascade of several rounds that ends before all are found."""
+    round_ = make_round(80, 300, 50, 6, seed=seed)
+    return peel(round_.model, round_.update, loss=loss)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+@pytest.mark.parametrize("loss", [CrossEntropy(), None], ids=["tail", "no tail"])
+def test_the_trace_tells_of_every_look(seed: int, loss: CrossEntropy | None) -> None:
+    recovery = layered(seed, loss=loss)
+    # A cascade that ends with somebody left has looked as hard as it can, and found nobody.
+    last = recovery.trace[-1]
+    assert last.certified == 0
+    assert last.stage > Stage.STRICT
+    assert last.looked_at >= last.distinct > 0
+    # Looks that certify nobody have the number of the next that does.
+    numbers = [step.number for step in recovery.trace]
+    assert numbers == sorted(numbers)
+    assert [step.number for step in recovery.trace if step.certified] == list(
+        range(1, recovery.cascade_length + 1)
+    )
+    assert last.number == recovery.cascade_length + 1
+    assert recovery.by_round == [step.certified for step in recovery.trace if step.certified]
+    assert len(recovery.stages) == len(recovery)
+    by_number = {step.number: step.stage for step in recovery.trace if step.certified}
+    assert [by_number[number] for number in recovery.rounds.tolist()] == list(recovery.stages)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+@pytest.mark.parametrize("loss", [CrossEntropy(), None], ids=["tail", "no tail"])
+def test_candidates_of_stalled_looks_are_counted(seed: int, loss: CrossEntropy | None) -> None:
+    recovery = layered(seed, loss=loss)
+    # A trial takes up what the look before it has seen.
+    looks = [step for step in recovery.trace if step.stage < Stage.SPECULATIVE]
+    assert recovery.candidates_tested >= sum(step.distinct for step in looks)
+    assert recovery.candidates_tested > sum(s.distinct for s in recovery.trace if s.certified)
+
+
+def test_where_nobody_is_certified_candidates_were_tested_all_the_same() -> None:
+    model = make_model(24, 80, 4)
+    with torch.no_grad():
+        model.get_parameter("0.bias").add_(50.0)
+    round_ = make_round()
+    recovery = peel(model, round_of(model, round_.x, round_.y).update, loss=None)
+    assert len(recovery) == 0
+    assert recovery.candidates_tested > 0
+    assert recovery.trace
+    assert recovery.cascade_length == 0
+
+
+def test_scores_are_digits_not_chances() -> None:
+    round_ = make_round(60, 300, 8, 6)
+    single, double = (
+        peel(round_.model.to(dtype), round_of(round_.model.to(dtype), round_.x, round_.y).update)
+        for dtype in (torch.float32, torch.float64)
+    )
+    assert bool((single.scores >= 9).all())
+    assert float(double.scores.min()) > float(single.scores.max())
+    assert bool(double.scores.isfinite().all())
