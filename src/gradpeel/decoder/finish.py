@@ -107,7 +107,7 @@ def finish(end: Ending) -> Recovery:
             gradient=gradient,
             invert=invert,
         ),
-        trace=tuple(round_.only(samples.sources[kept].cpu()) for round_ in end.state.trace),
+        trace=end.state.trace_of(kept),
         candidates_tested=end.candidates_tested,
         batch_size=account.size,
         share=end.share.value if end.share is not None and end.share.proven else None,
@@ -164,8 +164,9 @@ def _account(end: Ending, known: SampleBlock, combinations: Tensor, residual: Re
     else:
         gap, mismatch = _left(residual)
     if backward is not None and update.reduction == "mean":
-        total = float((counts.double() @ backward.targets.sum(1)).sum()) * backward.share
+        total = float((counts.double() @ backward.weights).sum()) * backward.share
         everybody = labelled and abs(total - 1) <= math.sqrt(residual.resolution)
+        everybody &= update.batch_size in {None, found}
     else:
         everybody = found == update.batch_size
     # Half the digits of the dtype: far above the roundings, far below any sample it can carry.

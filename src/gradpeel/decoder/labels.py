@@ -57,7 +57,7 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
         # What whole numbers of copies weigh is known exactly, and must give the same numbers.
         total = (whole @ mass)[:, None]
         off = torch.maximum((total * slope - offset - whole).abs().amax(1), floor)
-        fits = (whole >= 0).all(1) & (total[:, 0] > 0)
+        fits = (whole >= 0).all(1) & (total[:, 0] > 0) & (whole.sum(1) <= LIMITS.largest_batch)
         # In case of doubt the fewer: only clearly better ones replace what was found before.
         fits &= off < 0.5 * least
         best = torch.where(fits[:, None], whole, best)

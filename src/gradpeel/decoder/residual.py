@@ -72,6 +72,7 @@ class Residual:
         next_error: (neurons,) absolute error of an entry of `next_rows`.
         scale: typical size of a candidate's coordinates.
         spread: typical size of a candidate's pre-activations less the bias.
+        row_sums: (neurons,) how pre-activations change with a constant added to all features.
         sketch: (neurons, few) the target's weight gradient as it was sent, in random directions of
             feature space.
         resolution: relative resolution of the update's dtype.
@@ -89,6 +90,7 @@ class Residual:
         # Wide weights stay as they are: they are not needed any more.
         self._weight = rows[:0] if self.in_neuron_space else target.weight.double()
         self._bias = target.bias.double()
+        self.row_sums = target.weight.sum(1, dtype=torch.float64)
         bias = update.gradients[target.bias_name].double()
         name = target.tail.next_weight_name
         next_rows = rows[:, :0]

@@ -225,6 +225,11 @@ class Backward:
         """(classes, classes) what the loss asks for each label."""
         return self.loss.targets(self.classes).to(self.unit_error)
 
+    @cached_property
+    def weights(self) -> Tensor:
+        """(classes,) what a sample with each label adds to the denominator of a mean."""
+        return self.unit_error.new_tensor(self.loss.class_weights or [1.0] * self.classes)
+
     def _enter(self, activations: Tensor) -> Tensor:
         """(n, next width) output of the next layer; the activations where there is none."""
         layer = self.tail.next_layer

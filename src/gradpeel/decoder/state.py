@@ -108,6 +108,11 @@ class State:
             )
         )
 
+    def trace_of(self, kept: Tensor) -> tuple[Round, ...]:
+        """The trace without samples that the mask `kept` leaves out."""
+        sources, rounds = self.known.sources[kept].cpu(), self.known.rounds[kept].cpu()
+        return tuple(round_.only(sources[rounds == round_.number]) for round_ in self.trace)
+
     def learn(self, block: SampleBlock) -> None:
         """Put what was found out about the known samples in place of what was known."""
         self.known.peeled = block
@@ -167,8 +172,8 @@ class State:
         was known of them before the trial.
         """
         self.refuted.update(self.known.sources[~kept].tolist())
+        self.trace = list(self.trace_of(kept))
         self.known.keep(kept)
-        self.trace = [round_.only(self.known.sources.cpu()) for round_ in self.trace]
         self.known.revert(self._trusted)
         self.residual.restore()
         self.residual.subtract(self.known.peeled)

@@ -12,10 +12,11 @@ is, within its error. Two things bound it:
   mean's sensitivities do not lie in the column space of the update. So no group reaches farther
   than the nearest few neurons whose side the update can tell.
 
-Assumptions, which the radius rests on: members lie on a line through their mean, either the one
-through the origin (two exposures of one picture; without biases no neuron sees the difference) or
-one that has nothing to do with the weights; and they share their label. A difference that the layer
-does not see at all (a direction orthogonal to all its weights) leaves no trace in any update.
+Assumptions, which the radius rests on: members lie on a line through their mean, one of a few that
+are tried (two exposures of one picture, by a factor, for which without biases no neuron sees the
+difference, or by an offset; a random line; one towards another candidate); and they share their
+label. A difference that the layer does not see at all (a direction orthogonal to all its weights)
+leaves no trace in any update.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from gradpeel.decoder.simulate import Backward
 __all__ = ["Radius", "distance_between", "radius_of_groups"]
 
 _TINY = torch.finfo(torch.float64).tiny
+
+_NEARER = 10.0
+"""How much nearer members are put a second time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,47 +89,54 @@ class _Bend:
 
 
 @dataclass(frozen=True, eq=False)
+class _Line:
+    """One line that members of groups may lie on, on both sides of their means.
+
+    Attributes:
+        apart: (n,) how far they may be from the mean.
+        bend: what the curvature of the tail says.
+        hinges: (n, neurons) where the structure tells members apart, in order; infinite where it
+            does not.
+        needed: so many hinges exclude that none of them lies between two members.
+    """
+
+    apart: Tensor
+    bend: _Bend
+    hinges: Tensor
+    needed: int
+
+    def if_all(self, agreement: float) -> Tensor:
+        """(n,) the same, if every one of these is a group, see `Radius.if_all`."""
+        shared = self.hinges.flatten().sort().values[self.needed - 1 :][:1].tolist()
+        return self.apart.clamp(max=min([math.inf, *self.bend.if_all(agreement), *shared]))
+
+
+@dataclass(frozen=True, eq=False)
 class Radius:
     """How far members of a group may be from its mean, relative to the typical size of a sample.
 
     Attributes:
-        along: (n,) on the line through the origin.
-        across: (n,) on a random line.
-        hinges: (n, neurons) where on such lines the structure tells members apart, in order;
-            infinite where it does not.
-        bend_along: what the tail's bend says on the line through the origin.
-        bend_across: the same on a random line.
+        lines: what each of several lines says.
     """
 
-    along: Tensor
-    across: Tensor
-    hinges: Tensor
-    bend_along: _Bend
-    bend_across: _Bend
+    lines: tuple[_Line, ...]
 
     @property
     def each(self) -> Tensor:
         """(n,) on any of the lines."""
-        return torch.maximum(self.along, self.across)
+        return torch.stack([line.apart for line in self.lines]).amax(0)
 
     def if_all(self, agreement: float) -> float:
         """How far members may be apart if every one of these is a group.
 
         Then none of a few hinges, counted over all of them, lies between members; and what the
-        groups weigh differs from one to the next, because the tail bends differently at each.
+        groups weigh differs from one to the next, because the tail bends differently at each. One
+        of them that is no group is enough.
 
         Args:
             agreement: largest relative difference between what they weigh.
         """
-        if not len(self.along):
-            return math.inf
-        shared = self.hinges.flatten().sort().values[LIMITS.hinges - 1 :][:1].tolist()
-        along = min([math.inf, *self.bend_along.if_all(agreement)])
-        across = min([math.inf, *self.bend_across.if_all(agreement), *shared])
-        # One of them that is no group is enough.
-        return float(
-            torch.maximum(self.along.clamp(max=along), self.across.clamp(max=across)).min()
-        )
+        return float(torch.stack([line.if_all(agreement) for line in self.lines]).amax(0).min())
 
 
 def distance_between(candidates: Candidates, residual: Residual) -> float:
@@ -158,33 +169,42 @@ def radius_of_groups(
         counts: (n, classes) labels of each.
     """
     z = candidates.pre_activations
-    if not len(z):
-        none = z[:, 0]
-        bend = _Bend(none, none, none, none)
-        return Radius(none, none, z, bend, bend)
     shows = torch.zeros_like(z, dtype=torch.bool)
     if structure is not None:
         fires = z > 0
         c = backward.simulate(z * fires, counts).c
         near = structure.contains(c * fires, candidates, residual)
         shows = structure.shows(c, fires) & near[:, None]
-    linear, random = residual.linear(z), backward.unit_error.expand_as(z)
-    size = rms(linear) / residual.spread
     found = []
-    for line in (linear, random):
+    for line, needed in _lines(residual, backward, z):
+        size = rms(line) / residual.spread
         hinges = torch.where(shows, z.abs() / line.abs().clamp(min=_TINY), torch.inf)
-        hinges = hinges.sort(dim=1).values
-        found.append((hinges, _by_curvature(candidates, residual, backward, counts, line)))
-    (first, along), (hinges, across) = found
-    along = along.scaled(size)
-    needed = min(LIMITS.hinges, z.shape[1]) - 1
-    return Radius(
-        along=torch.minimum(along.apart, torch.where(size > 0, first[:, 0] * size, 0.0)),
-        across=torch.minimum(across.apart, hinges[:, needed]),
-        hinges=hinges,
-        bend_along=along,
-        bend_across=across,
-    )
+        hinges = torch.where(size > 0, hinges.sort(dim=1).values.T * size, 0.0).T
+        bend = _by_curvature(candidates, residual, backward, counts, line).scaled(size)
+        last = hinges[:, min(needed, z.shape[1]) - 1]
+        found.append(_Line(torch.minimum(bend.apart, last), bend, hinges, needed))
+    return Radius(tuple(found))
+
+
+def _lines(residual: Residual, backward: Backward, z: Tensor) -> list[tuple[Tensor, int]]:
+    """Lines through candidates, (n, neurons) each, and how many hinges on them are enough.
+
+    Two of them are those of a picture that is made brighter: by a factor, or by an offset. One has
+    nothing to do with the weights, and one leads to another candidate, as far as a sample is large.
+    """
+    linear = residual.linear(z)
+    offset = residual.row_sums.expand_as(z)
+    other = linear.roll(1, 0) - linear
+    if len(z) < 2:
+        other = backward.unit_error.roll(1).expand_as(z)
+    lines = [(linear, 1), (_sized(offset, residual), 1)]
+    across = (backward.unit_error.expand_as(z), _sized(other, residual))
+    return lines + [(line, LIMITS.hinges) for line in across]
+
+
+def _sized(line: Tensor, residual: Residual) -> Tensor:
+    """A line with the size of a sample as its unit."""
+    return line * (residual.spread / rms(line).clamp(min=_TINY))[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,31 +237,41 @@ def _by_curvature(
         c = simulated.c
         return _Seen(own * simulated.v, c[row, column]), c.gather(1, candidates.neurons[:, None])
 
-    step = LIMITS.bend_step * line
-    (ahead, more), (behind, less) = seen(step), seen(-step)
-    # What is read of the two is their mean by sensitivities.
-    total = more + less
-    mean, _ = seen(step * (more - less) / torch.where(total == 0, 1.0, total))
-    candidate, _ = seen(torch.zeros_like(z))
-    together = _Seen(ahead.next_row + behind.next_row, ahead.bias + behind.bias)
+    def bent(step: float) -> tuple[Tensor, Tensor, Tensor]:
+        """What two members at this distance would leave."""
+        (ahead, more), (behind, less) = seen(step * line), seen(-step * line)
+        # What is read of the two is their mean by sensitivities.
+        total = more + less
+        mean, _ = seen(step * line * (more - less) / torch.where(total == 0, 1.0, total))
+        together = _Seen(ahead.next_row + behind.next_row, ahead.bias + behind.bias)
+        return _mismatch(together, mean, row, has_next=residual.has_next)
+
+    far, bend, weight = bent(LIMITS.bend_step)
+    near, _, weight_near = bent(LIMITS.bend_step / _NEARER)
+    # Behind a kink of the tail it may bend where it is straight in between.
+    curvature = torch.minimum(far, near * _NEARER**2) / LIMITS.bend_step**2
+    curved = (far > LIMITS.least_bend) & (near * _NEARER**2 > LIMITS.least_bend)
+    noise, square = _noise(candidates, residual), bend.square().sum(1)
     observed = _Seen(residual.next_rows[candidates.neurons], residual.bias[column])
-    if not residual.has_next:
-        none = mean.next_row[:, :0]
-        mean, together, candidate = (_Seen(none, part.bias) for part in (mean, together, candidate))
-    noise = _noise(candidates, residual)
-    bends, bend, weight = _mismatch(together, mean, row)
-    holds, gap, _ = _mismatch(observed, candidate, row)
-    apart = LIMITS.bend_step * ((holds + noise) / bends.clamp(min=_TINY)).sqrt()
-    curved, square = bends > LIMITS.least_bend, bend.square().sum(1)
+    candidate, _ = seen(torch.zeros_like(z))
+    holds, gap, _ = _mismatch(observed, candidate, row, has_next=residual.has_next)
+    apart = ((holds + noise) / curvature.clamp(min=_TINY)).sqrt()
     return _Bend(
         apart=torch.where(curved, apart, torch.inf),
         square=LIMITS.bend_step**2 * (gap * bend).sum(1) / square.clamp(min=_TINY),
         sharp=torch.where(curved, square / noise.square(), 0.0),
-        weight=(weight / 2 - 1) / LIMITS.bend_step**2,
+        weight=_smaller(weight / 2 - 1, (weight_near / 2 - 1) * _NEARER**2) / LIMITS.bend_step**2,
     )
 
 
-def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _smaller(these: Tensor, those: Tensor) -> Tensor:
+    """The smaller of two numbers in absolute value."""
+    return torch.where(these.abs() < those.abs(), these, those)
+
+
+def _mismatch(
+    observed: _Seen, predicted: _Seen, row: Tensor, *, has_next: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """What is left once the weight of candidates has been fitted.
 
     Returns (n,) the worst relative mismatch, (n, next width) all of those at the next layer, and
@@ -249,7 +279,7 @@ def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> tuple[Tensor, T
     """
     n = len(predicted.next_row)
     zero = observed.bias.new_zeros(n)
-    if predicted.next_row.shape[1]:
+    if has_next:
         top = (observed.next_row * predicted.next_row).sum(1)
         bottom = predicted.next_row.square().sum(1)
     else:
@@ -259,8 +289,9 @@ def _mismatch(observed: _Seen, predicted: _Seen, row: Tensor) -> tuple[Tensor, T
     gap = (observed.bias - mass[row] * predicted.bias).abs()
     size = zero.scatter_reduce(0, row, (mass[row] * predicted.bias).abs(), "amax")
     worst = zero.scatter_reduce(0, row, gap, "amax") / size.clamp(min=_TINY)
-    off = observed.next_row[:, : predicted.next_row.shape[1]] - mass[:, None] * predicted.next_row
-    if off.shape[1]:
+    off = torch.zeros_like(predicted.next_row[:, :1])
+    if has_next:
+        off = observed.next_row - mass[:, None] * predicted.next_row
         largest = (mass[:, None] * predicted.next_row).abs().amax(1, keepdim=True)
         off = off / largest.clamp(min=_TINY)
         worst = torch.maximum(worst, off.abs().amax(1))
