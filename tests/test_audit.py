@@ -218,7 +218,8 @@ def test_a_batch_size_that_nobody_states_is_found(
     found = audit(model, *batch, state_batch_size=False)
     assert found.update.batch_size is None
     told = numbers(found)
-    assert (told["batch_size_stated"], told["batch_size_found"]) == (None, 12)
+    assert (told["batch_size_stated"], told["batch_size_by_weight"]) == (None, 12)
+    assert told["batch_size_proven"] is None
     assert told["batch_size"] == 12
     assert set(found.score.matches.tolist()) == set(plain.score.matches.tolist())
     assert told["label_accuracy"] == 1.0

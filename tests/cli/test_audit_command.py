@@ -34,8 +34,11 @@ KEYS = {
     "inexact_certificates",
     "repeats",
     "rounds",
-    "batch_size_found",
+    "batch_size_by_weight",
+    "batch_size_proven",
     "batch_size_stated",
+    "candidates_tested",
+    "readable",
     "evidence",
     "complete",
     "warnings",
@@ -146,7 +149,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
         ),
         (
             ["--unknown-batch-size"],
-            {"batch_size": 8, "batch_size_stated": None, "batch_size_found": 8, "recovered": 8},
+            {"batch_size_stated": None, "batch_size_by_weight": 8, "recovered": 8},
         ),
         (
             ["--unknown-tail", "--neurons", "600"],
