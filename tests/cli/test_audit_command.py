@@ -134,7 +134,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
         (["--dtype", "float32"], {"dtype": "float32"}),
         (["--dtype", "bfloat16"], {"dtype": "bfloat16"}),
         (["--reduction", "sum"], {"reduction": "sum", "recovered": 8}),
-        (["--noise", "1e-7"], {"noise": 1e-7, "recovered": 8, "label_accuracy": 1.0}),
+        (["--noise", "1e-7"], {"noise": 1e-7, "readable": 8}),
         (
             ["--label-smoothing", "0.1"],
             {"label_smoothing": 0.1, "recovered": 8, "label_accuracy": 1.0},
