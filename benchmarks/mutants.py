@@ -6,6 +6,8 @@ Every mutant patches the decoder while it runs, in a process of its own, and run
 there to notice. The exit code is 1 if one survives.
 """
 
+# ruff: noqa: ANN401 -- what is given to a function that is patched is handed on
+
 from __future__ import annotations
 
 import argparse
@@ -25,7 +27,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradpeel.decoder import candidates, cascade, certificate, finish, judge, prefilter
+from gradpeel.decoder import candidates, certificate, finish, judge, prefilter
 from gradpeel.decoder.cascade import Peeling
 from gradpeel.decoder.evidence import equations
 from gradpeel.decoder.evidence.alike import Alike, fire_alike
@@ -107,7 +109,7 @@ def next_layer_holds() -> Iterator[None]:
     def held(*given: Any) -> Equations:
         return _as_if_it_held(original(*given))
 
-    def passed(neurons: Tensor, error: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    def passed(_: Tensor, error: Tensor, *__: Any) -> tuple[Tensor, Tensor]:
         return 0 * error, 0 * error
 
     with (
@@ -244,9 +246,7 @@ MUTANTS = (
         ("test_rescues.py", "test_peeling.py"),
     ),
     Mutant("Enough evidence", partial(limits, chance=1.0), ("test_peeling.py",)),
-    Mutant(
-        "Enough evidence, parallel gradients", parallel_gradients_count, ("test_unproven.py",)
-    ),
+    Mutant("Enough evidence, parallel gradients", parallel_gradients_count, ("test_unproven.py",)),
     Mutant("Enough evidence, response", certain_predictions_count, ("test_peeling.py",)),
     Mutant(
         "Structure",
@@ -273,7 +273,9 @@ MUTANTS = (
         partial(limits, alien_bias=float("inf")),
         ("test_peeling.py",),
     ),
-    Mutant("Structure, of samples that do not fire alike", alike_is_no_obstacle, ("test_alike.py",)),
+    Mutant(
+        "Structure, of samples that do not fire alike", alike_is_no_obstacle, ("test_alike.py",)
+    ),
     Mutant("Exactness", partial(limits, exact=float("inf")), ("test_rescues.py",)),
     Mutant("Relativity", absolute_errors, ("test_batch_size.py",)),
     Mutant("Nobody twice", partial(_always, _none, KnownSamples, "knows"), ("test_peeling.py",)),
@@ -289,7 +291,9 @@ MUTANTS = (
     ),
     Mutant("Trials", every_trial_holds, ("test_rescues.py",)),
     Mutant("Batch size", any_size_is_proven, ("test_batch_size.py",)),
-    Mutant("Every look in the trace", partial(only_rounds_that_certify, "trace"), ("test_recovery.py",)),
+    Mutant(
+        "Every look in the trace", partial(only_rounds_that_certify, "trace"), ("test_recovery.py",)
+    ),
     Mutant("Every look counted", partial(only_rounds_that_certify, "tried"), ("test_recovery.py",)),
 )
 """At least one for every guarantee."""

@@ -17,7 +17,6 @@ from gradpeel.signals import signals
 from gradpeel.target import split
 from support import SmallRound, make_batch, make_model, readable, recovered, round_of, truths_of
 
-
 COPIES_OF_ONE = pytest.mark.xfail(
     strict=True,
     reason="where all candidates are readings of one sample, the distance between samples is taken "

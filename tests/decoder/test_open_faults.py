@@ -1,4 +1,4 @@
-"""Faults of the decoder that are known and not mended yet: each test fails, and says what should be.
+"""Faults of the decoder that are known and not mended yet: each test says what should be.
 
 Whoever mends one takes the mark off and moves the test to where it belongs.
 """

@@ -20,8 +20,10 @@ from gradpeel.reporting.account import batch_size, completeness, copies, evidenc
         (BatchSize(8, None, 5, None), "8, as stated; nothing in the update confirms it"),
         (
             BatchSize(8, 16, 5, None),
-            "8, as stated; the weight of one sample suggests 16, so the size is wrong or the "
-            "update was scaled",
+            (
+                "8, as stated; the weight of one sample suggests 16, so the size is wrong or the "
+                "update was scaled"
+            ),
         ),
         (BatchSize(4, 8, 5, None), "not 4 as stated: 5 samples are certified"),
         (

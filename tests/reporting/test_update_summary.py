@@ -59,7 +59,9 @@ def test_copies_are_counted(doubled: Audit, printed: Printed) -> None:
 
 def test_unknown_labels(unlabelled: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(unlabelled.recovery, classes=10)))
-    assert text.startswith("8 samples behind this update were read out of it, each with a certificate")
+    assert text.startswith(
+        "8 samples behind this update were read out of it, each with a certificate"
+    )
     assert "Their labels" not in text
     assert "Copies of 8 samples it is not known how many there are" in text
 
