@@ -41,7 +41,8 @@ KEYS = {
     "label_accuracy", "false_certificates", "inexact_certificates", "repeats",
     "wrong_multiplicities", "error_estimates_hold", "rounds", "recovered_by_round",
     "batch_size_by_weight", "batch_size_stated", "batch_size_proven", "candidates_tested",
-    "readable", "complete", "explained", "mismatch", "evidence", "copies", "unlabelled", "stopped", "warnings", "max_abs_error",
+    "readable", "complete", "explained", "mismatch", "evidence", "copies", "unlabelled", "stopped",
+    "warnings", "max_abs_error",
     "median_abs_error", "unrecovered_but_reachable", "seconds",
 }  # fmt: skip
 
@@ -209,7 +210,9 @@ def test_noise_is_named_as_the_reason_where_it_is_one() -> None:
     missing = numbers(found)["unrecovered_but_reachable"]
     assert missing
     for row in missing:
-        assert (row["why"] == Outcome.FAINT.value) == (row["signal"] < LIMITS.clear * LIMITS.rounding * 1e-3)
+        assert (row["why"] == Outcome.FAINT.value) == (
+            row["signal"] < LIMITS.clear * LIMITS.rounding * 1e-3
+        )
 
 
 def test_a_batch_size_that_nobody_states_is_found(
@@ -218,7 +221,8 @@ def test_a_batch_size_that_nobody_states_is_found(
     found = audit(model, *batch, state_batch_size=False)
     assert found.update.batch_size is None
     told = numbers(found)
-    assert (told["batch_size_stated"], told["batch_size_found"]) == (None, 12)
+    assert (told["batch_size_stated"], told["batch_size_by_weight"]) == (None, 12)
+    assert told["batch_size_proven"] is None
     assert told["batch_size"] == 12
     assert set(found.score.matches.tolist()) == set(plain.score.matches.tolist())
     assert told["label_accuracy"] == 1.0

@@ -14,7 +14,7 @@ Example:
     >>> x, y = torch.rand(8, 30), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
     >>> audit(model, x, y).score.recovery_rate
     1.0
-    >>> audit(model, x, y, noise=1e-6, state_batch_size=False).recovery.batch_size
+    >>> audit(model, x, y, noise=1e-6, state_batch_size=False).recovery.batch_size.value
     8
 """
 

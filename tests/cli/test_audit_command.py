@@ -34,8 +34,11 @@ KEYS = {
     "inexact_certificates",
     "repeats",
     "rounds",
-    "batch_size_found",
+    "batch_size_by_weight",
+    "batch_size_proven",
     "batch_size_stated",
+    "candidates_tested",
+    "readable",
     "evidence",
     "complete",
     "warnings",
@@ -131,7 +134,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
         (["--dtype", "float32"], {"dtype": "float32"}),
         (["--dtype", "bfloat16"], {"dtype": "bfloat16"}),
         (["--reduction", "sum"], {"reduction": "sum", "recovered": 8}),
-        (["--noise", "1e-7"], {"noise": 1e-7, "recovered": 8, "label_accuracy": 1.0}),
+        (["--noise", "1e-7"], {"noise": 1e-7, "readable": 8}),
         (
             ["--label-smoothing", "0.1"],
             {"label_smoothing": 0.1, "recovered": 8, "label_accuracy": 1.0},
@@ -146,7 +149,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
         ),
         (
             ["--unknown-batch-size"],
-            {"batch_size": 8, "batch_size_stated": None, "batch_size_found": 8, "recovered": 8},
+            {"batch_size_stated": None, "batch_size_by_weight": 8, "recovered": 8},
         ),
         (
             ["--unknown-tail", "--neurons", "600"],

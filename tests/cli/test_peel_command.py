@@ -55,15 +55,16 @@ def test_an_update_tells_what_the_audit_found(truth: dict[str, Any]) -> None:
     assert (finished.exit_code, finished.stderr) == (0, "")
     numbers = json.loads(finished.stdout)
     same = (
-        "batch_size_found", "batch_size_stated", "dtype", "reduction", "recovered", "rounds",
-        "recovered_by_round", "evidence", "warnings",
+        "batch_size_by_weight", "batch_size_proven", "batch_size_stated", "candidates_tested",
+        "dtype", "reduction", "recovered", "rounds", "recovered_by_round", "evidence", "warnings",
     )  # fmt: skip
     assert {key: numbers[key] for key in same} == {key: truth[key] for key in same}
     assert 3 <= numbers["recovered"] < 24
     assert sum(numbers["recovered_by_class"]) == numbers["recovered"]
     assert len(numbers["recovered_by_class"]) == 10
     assert numbers["complete"] is False
-    assert numbers["batch_size_found"] == 24
+    assert numbers["batch_size_by_weight"] == 24
+    assert numbers["batch_size_proven"] is None
     assert numbers["max_residual"] < 1e-6
     assert numbers["max_error"] < 1e-6
 
@@ -71,15 +72,15 @@ def test_an_update_tells_what_the_audit_found(truth: dict[str, Any]) -> None:
 def test_an_update_that_does_not_say_its_batch_size(truth: dict[str, Any]) -> None:
     save_file(load_file(FILES[0]), FILES[0])  # without what `save_update` wrote beside
     numbers = json.loads(run("--json").stdout)
-    assert (numbers["batch_size_stated"], numbers["batch_size_found"]) == (None, 24)
+    assert (numbers["batch_size_stated"], numbers["batch_size_by_weight"]) == (None, 24)
     assert numbers["recovered"] == truth["recovered"]
-    assert "24, found in the update" in run().stdout
+    assert "24 by the weight of one sample" in run().stdout
 
 
 def test_a_wrong_batch_size_is_told(truth: dict[str, Any]) -> None:
     save_file(load_file(FILES[0]), FILES[0])
     numbers = json.loads(run("--batch-size", "25", "--json").stdout)
-    assert (numbers["batch_size_stated"], numbers["batch_size_found"]) == (25, 24)
+    assert (numbers["batch_size_stated"], numbers["batch_size_by_weight"]) == (25, 24)
     assert len(numbers["warnings"]) == 1
     assert numbers["recovered"] == truth["recovered"]
     assert "Warning: " in run("--batch-size", "25").stdout
@@ -164,7 +165,7 @@ def test_an_update_that_decodes_to_nothing_is_no_error(
     assert finished.exit_code == 0
     numbers = json.loads(finished.stdout)
     assert numbers["recovered"] == 0
-    assert numbers["max_residual"] is numbers["max_chance"] is numbers["max_error"] is None
+    assert numbers["max_residual"] is numbers["min_score"] is numbers["max_error"] is None
     assert numbers["recovered_by_class"] is None
     with np.load("found/samples.npz") as arrays:
         assert arrays["samples"].shape == (0, 64)

@@ -7,12 +7,22 @@ import torch
 from rich.console import Console
 
 from gradpeel.cli import progress
-from gradpeel.decoder import Round
+from gradpeel.decoder import Round, Stage
 
 
 def round_of(number: int, certified: int) -> Round:
     nothing = torch.zeros(certified, dtype=torch.int64)
-    return Round(number, 9, 9, nothing, nothing, torch.zeros(certified, 4) > 0, quiet=0, left=1.0)
+    return Round(
+        number=number,
+        stage=Stage.STRICT,
+        looked_at=9,
+        distinct=9,
+        sources=nothing,
+        labels=nothing,
+        fires=torch.zeros(certified, 4) > 0,
+        quiet=0,
+        left=1.0,
+    )
 
 
 def watched(

@@ -129,9 +129,10 @@ def test_more_than_stated_refute_it() -> None:
 def test_a_size_that_the_weight_contradicts_is_told() -> None:
     round_ = make_round(60, 200, 10, 6)
     recovery = peel(round_.model, replace(round_.update, batch_size=13))
-    assert recovery.warnings == (
+    (warning,) = recovery.warnings
+    assert warning == (
         "batch_size=13 is stated, but the weight of a sample says 10: the size is wrong, or the "
-        "update was scaled",
+        "update was scaled"
     )
     assert recovery.batch_size.proven is None
     assert not recovery.batch_size.is_refuted

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from gradpeel.decoder.candidates import _merge
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.noise_floor import NoiseFloor, noise_floor
-from gradpeel.decoder.limits import MERGE
 from gradpeel.noise import with_noise
 from gradpeel.target import split
 from gradpeel.update import Update
@@ -33,9 +33,9 @@ def merge_slowly(coordinates: Tensor, error: Tensor) -> list[int]:
             j
             for j in range(i)
             if lead[j] == j
-            and float(error[i]) <= MERGE * float(error[j])
+            and float(error[i]) <= LIMITS.merge * float(error[j])
             and float((row - coordinates[j]).square().mean().sqrt())
-            <= MERGE * float(error[i] + error[j])
+            <= LIMITS.merge * float(error[i] + error[j])
         )
         lead.append(next(near, i))
     return lead
@@ -88,7 +88,7 @@ def test_vectors_that_only_look_alike_along_the_direction_are_kept_apart(
         assert j <= i
         assert lead[j] == j
         gap = (coordinates[i] - coordinates[j]).square().mean().sqrt()
-        assert gap <= MERGE * (error[i] + error[j])
+        assert gap <= LIMITS.merge * (error[i] + error[j])
 
 
 def test_how_near_is_near() -> None:
@@ -96,7 +96,7 @@ def test_how_near_is_near() -> None:
     base = torch.ones(2, 50, dtype=torch.float64)
     for factor, lead in ((0.9, [0, 0]), (1.1, [0, 1])):
         shifted = base.clone()
-        shifted[1] += factor * MERGE * 4e-9
+        shifted[1] += factor * LIMITS.merge * 4e-9
         assert merge(shifted, error, unit(50)).tolist() == lead
 
 
@@ -104,7 +104,7 @@ def test_a_vague_one_does_not_stand_back_for_a_clear_one() -> None:
     # It agrees with anything, and the clear one may be a mixture.
     same = torch.ones(2, 50, dtype=torch.float64)
     for factor, lead in ((0.9, [0, 0]), (1.1, [0, 1])):
-        error = torch.tensor([1e-9, factor * MERGE * 1e-9], dtype=torch.float64)
+        error = torch.tensor([1e-9, factor * LIMITS.merge * 1e-9], dtype=torch.float64)
         assert merge(same, error, unit(50)).tolist() == lead
 
 

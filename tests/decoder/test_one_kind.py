@@ -76,6 +76,7 @@ def test_sixty_four_digits_of_one_class(digits: tuple[Tensor, Tensor]) -> None:
     double=st.booleans(),
 )
 def test_whatever_the_network(
+    *,
     label: int,
     size: int,
     neurons: int,

@@ -1,4 +1,4 @@
-"""Faults of the decoder that are known and not mended yet: each test fails, and says what should be.
+"""Faults of the decoder that are known and not mended yet: each test says what should be.
 
 Whoever mends one takes the mark off and moves the test to where it belongs.
 """
@@ -96,3 +96,12 @@ def test_the_trace_holds_everybody_who_is_certified() -> None:
     x, y = make_batch(40, 40, 4)
     recovery = gp.audit(model, x, y, design=design, dtype=torch.float32).recovery
     assert sum(step.certified for step in recovery.trace) == len(recovery)
+
+
+@open_fault("seventy copies beside five others: what they weigh together counts as one sample")
+def test_a_crowd_of_copies_is_no_unit() -> None:
+    model = make_model(60, 400, 5)
+    x, y = make_batch(60, 6, 5)
+    batch = torch.cat([x, x[:1].expand(69, -1)]), torch.cat([y, y[:1].expand(69)])
+    recovery = peel(model, round_of(model, *batch).update)
+    assert recovery.share is None or recovery.share == pytest.approx(1 / 75, rel=1e-3)

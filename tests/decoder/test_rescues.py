@@ -43,7 +43,7 @@ def surest(
 @pytest.mark.parametrize(
     ("seed", "scale", "least"),
     [
-        (0, 15.0, 30),
+        (0, 15.0, 20),
         (0, 30.0, 18),
         (4, 30.0, 8),  # here one sample is read twice, once with a trace of another
         (11, 15.0, 18),  # and here one comes with 2.6 % of another

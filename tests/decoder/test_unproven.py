@@ -18,7 +18,7 @@ from gradpeel.datasets import load
 from gradpeel.decoder import peel
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.noise import with_noise
-from gradpeel.update import Update
+from gradpeel.update import Reduction, Update
 from support import (
     SmallRound,
     default_model,
@@ -63,19 +63,20 @@ def test_an_audit_counts_no_fewer_than_a_single_look_shows(
 
 @settings(max_examples=30)
 @given(
-    st.integers(0, 1000),
-    st.integers(2, 6),
-    st.sampled_from([(), (20,)]),
-    st.sampled_from([torch.float64, torch.float32]),
-    st.sampled_from(["mean", "sum"]),
-    st.booleans(),
+    seed=st.integers(0, 1000),
+    classes=st.integers(2, 6),
+    hidden=st.sampled_from([(), (20,)]),
+    dtype=st.sampled_from([torch.float64, torch.float32]),
+    reduction=st.sampled_from(["mean", "sum"]),
+    know_tail=st.booleans(),
 )
 def test_a_single_sample_is_always_read(
+    *,
     seed: int,
     classes: int,
     hidden: tuple[int, ...],
     dtype: torch.dtype,
-    reduction: str,
+    reduction: Reduction,
     know_tail: bool,
 ) -> None:
     model = make_model(30, 60, classes, hidden, seed=seed).to(dtype)

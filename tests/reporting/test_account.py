@@ -7,30 +7,41 @@ import pytest
 import torch
 
 from gradpeel import Audit
+from gradpeel.decoder import BatchSize
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.reporting.account import batch_size, completeness, copies, evidence
 
 
 @pytest.mark.parametrize(
-    ("facts", "sentence"),
+    ("size", "sentence"),
     [
-        ({}, "8, as stated (8 samples agree)"),
-        ({"batch_votes": 1}, "8, as stated (1 sample agrees)"),
-        ({"batch_votes": 0}, "8, as stated"),
-        ({"stated_batch_size": None}, "8, found in the update (8 samples agree)"),
+        (BatchSize(8, 8, 8, 8), "8, proven: the samples found make up the whole update"),
+        (BatchSize(8, 8, 5, None), "8, as stated; the weight of one sample agrees"),
+        (BatchSize(8, None, 5, None), "8, as stated; nothing in the update confirms it"),
         (
-            {"stated_batch_size": None, "batch_votes": 0},
-            "8 by the rank of the update, copies counted once",
+            BatchSize(8, 16, 5, None),
+            (
+                "8, as stated; the weight of one sample suggests 16, so the size is wrong or the "
+                "update was scaled"
+            ),
         ),
-        ({"stated_batch_size": 9}, "8, found in the update (8 samples agree), not 9 as stated"),
+        (BatchSize(4, 8, 5, None), "not 4 as stated: 5 samples are certified"),
         (
-            {"stated_batch_size": None, "batch_size": None},
-            "not known: nobody states it, and nothing in the update tells",
+            BatchSize(None, 8, 5, None),
+            "8 by the weight of one sample, if the update was not scaled",
+        ),
+        (
+            BatchSize(None, None, 5, None),
+            "at least 5: it is not stated, and the update does not reveal it",
+        ),
+        (
+            BatchSize(None, None, 0, None),
+            "not known: it is not stated, and the update does not reveal it",
         ),
     ],
 )
-def test_batch_size(whole: Audit, facts: dict[str, Any], sentence: str) -> None:
-    assert batch_size(dataclasses.replace(whole.recovery, **facts)) == sentence
+def test_batch_size(whole: Audit, size: BatchSize, sentence: str) -> None:
+    assert batch_size(dataclasses.replace(whole.recovery, batch_size=size)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -61,6 +72,8 @@ def test_evidence_is_counted_by_kind(whole: Audit) -> None:
 
 
 UNKNOWN = torch.zeros(8, dtype=torch.long)
+NINE = BatchSize(stated=9, by_weight=None, least=8, proven=None)
+UNTOLD = BatchSize(stated=None, by_weight=None, least=8, proven=None)
 
 
 @pytest.mark.parametrize(
@@ -76,15 +89,15 @@ UNKNOWN = torch.zeros(8, dtype=torch.long)
             "not proven complete: the samples' own gradient explains 50.0 % of it, over all layers",
         ),
         (
-            {"complete": False, "explained": 0.5, "multiplicities": UNKNOWN, "batch_size": 9},
+            {"complete": False, "explained": 0.5, "multiplicities": UNKNOWN, "batch_size": NINE},
             "not complete: the samples' own gradient explains 50.0 % of the target's",
         ),
         (
-            {"complete": False, "explained": 1 - 1e-9, "faint": True, "batch_size": 9},
+            {"complete": False, "explained": 1 - 1e-9, "faint": True, "batch_size": NINE},
             "the samples' own gradient explains all but 1.0e-09 of it, over all layers; what is mi",
         ),
         (
-            {"complete": False, "explained": 1 - 1e-9, "faint": True, "batch_size": None},
+            {"complete": False, "explained": 1 - 1e-9, "faint": True, "batch_size": UNTOLD},
             "the samples' own gradient explains all but 1.0e-09 of it, over all layers; anything m",
         ),
     ],

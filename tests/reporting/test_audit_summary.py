@@ -34,8 +34,9 @@ def test_everything_recovered(whole: Audit, printed: Printed) -> None:
     assert whole.design.adversary in text
     assert "passive: nothing is tampered with" in text
     assert "batch of 8, 200 neurons on 64 inputs, cross-entropy, float64;" in text
-    assert "Batch size 8, as stated (8 samples agree)" in text
-    assert "this attack 8 of 8 100 %" in text
+    assert "Batch size 8, proven: the samples found make up the whole update" in text
+    assert "this attack, with proof 8 of 8 100 %" in text
+    assert "this attack, with or without proof 8 of 8 100 %" in text
     assert "Evidence bias equation for all, next layer for all" in text
     assert "Labels 8 of 8 right" in text
     assert "False certificates none" in text
@@ -57,8 +58,9 @@ def test_part_recovered(part: Audit, printed: Printed) -> None:
     assert f"{score.outcomes.count(Outcome.UNREACHED)} not reached" in text
     assert "not complete: the samples' own gradient explains" in text
     assert "Not recovered is not safe." in text
-    for round_ in part.recovery.trace:
-        assert f"round {round_.number} " in text
+    for number in range(1, part.recovery.cascade_length + 1):
+        assert f"round {number} " in text
+    assert f"round {part.recovery.cascade_length + 1} " not in text
 
 
 def test_nothing_recovered(nothing: Audit, printed: Printed) -> None:
@@ -103,7 +105,12 @@ def test_reachable_samples_are_named_with_a_reason(whole: Audit, printed: Printe
     outcomes[6] = Outcome.MISSED
     outcomes[7] = Outcome.ROUGH
     found = dataclasses.replace(
-        changed(whole, outcomes=tuple(outcomes)), signals=torch.full((8,), 3e-17)
+        changed(
+            whole,
+            outcomes=tuple(outcomes),
+            readable=torch.tensor([outcome is Outcome.RECOVERED for outcome in outcomes]),
+        ),
+        signals=torch.full((8,), 3e-17),
     )
     text = flat(printed(summary(found, data="digits")))
     assert text.startswith("4 of 8 samples")
@@ -113,6 +120,21 @@ def test_reachable_samples_are_named_with_a_reason(whole: Audit, printed: Printe
     )
     assert "2 faint no. 2 and 5: reachable, but too little for float64: at most 3.0e-17 of" in text
     assert "1 missed no. 6: reachable, but the decoder stopped short" in text
+
+
+def test_what_is_read_without_proof_is_the_headline(whole: Audit, printed: Printed) -> None:
+    outcomes = [Outcome.RECOVERED] * 5 + [Outcome.INEXACT] * 3
+    readable = torch.tensor([True] * 7 + [False])
+    found = changed(whole, outcomes=tuple(outcomes), readable=readable)
+    text = flat(printed(summary(found, data="digits")))
+    assert text.startswith("7 of 8 samples can be read out of one gradient, 5 of them with proof.")
+    assert "this attack, with proof 5 of 8" in text
+    assert "this attack, with or without proof 7 of 8" in text
+    assert "2 not proven no. 5 and 6: read, but not proven" in text
+    assert "1 inexact no. 7:" in text
+    nobody = changed(found, outcomes=(Outcome.INEXACT,) * 8)
+    text = flat(printed(summary(nobody, data="digits")))
+    assert text.startswith("7 of 8 samples can be read out of one gradient, without proof.")
 
 
 def test_faults_are_told(whole: Audit, printed: Printed) -> None:
@@ -146,7 +168,7 @@ def test_unknown_labels_are_told(unlabelled: Audit, printed: Printed) -> None:
     assert text.startswith("All 8 samples were rebuilt exactly from one gradient.")
     assert "Labels not known for 8 samples" in text
     assert "Tail not used: kept from the decoder" in text
-    assert "Batch size 8 by the rank of the update" in text
+    assert "Batch size at least 8: it is not stated, and the update does not reveal it" in text
     some = changed(unlabelled, unlabelled=5, labels_judged=torch.arange(8) < 3)
     assert "Labels 0 of 3 right, not known for 5 samples" in flat(printed(summary(some, data="d")))
 

@@ -8,6 +8,7 @@ import torch
 from rich.console import RenderableType
 
 from gradpeel import Audit, peel
+from gradpeel.decoder import BatchSize
 from gradpeel.reporting import peel_summary
 
 Printed = Callable[[RenderableType], str]
@@ -24,7 +25,7 @@ def test_whole_update(whole: Audit, printed: Printed) -> None:
     assert "complete, and proven" in text
     assert f"Why it stopped {whole.recovery.stopped}" in text
     assert "Evidence bias equation for all, next layer for all, data range for all" in text
-    assert "Batch size 8, as stated (8 samples agree)" in text
+    assert "Batch size 8, proven: the samples found make up the whole update" in text
     assert f"Estimated error at most {float(whole.recovery.errors.max()):.1e}" in text
     assert f"Worst residual {float(whole.recovery.residuals.max()):.1e}" in text
     assert "Samples are personal data" in text
@@ -43,7 +44,7 @@ def test_part_of_an_update(part: Audit, printed: Printed) -> None:
 
 def test_nothing_found(nothing: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(nothing.recovery, classes=10)))
-    assert text.startswith("No sample of 8 could be read out of this update.")
+    assert text.startswith("No sample of 8 in this update could be certified.")
     assert "Certificates" not in text
 
 
@@ -58,7 +59,9 @@ def test_copies_are_counted(doubled: Audit, printed: Printed) -> None:
 
 def test_unknown_labels(unlabelled: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(unlabelled.recovery, classes=10)))
-    assert text.startswith("All 8 samples behind this update were read out of it, each with a cert")
+    assert text.startswith(
+        "8 samples behind this update were read out of it, each with a certificate"
+    )
     assert "Their labels" not in text
     assert "Copies of 8 samples it is not known how many there are" in text
 
@@ -76,15 +79,18 @@ def test_some_unknown_labels(whole: Audit, printed: Printed) -> None:
 
 def test_unknown_batch_size(whole: Audit, nothing: Audit, printed: Printed) -> None:
     unknown = [
-        dataclasses.replace(found.recovery, batch_size=None, stated_batch_size=None)
-        for found in (whole, nothing)
+        dataclasses.replace(
+            found.recovery, batch_size=BatchSize(None, None, least, None), complete=False
+        )
+        for found, least in ((whole, 8), (nothing, 0))
     ]
     text = flat(printed(peel_summary(unknown[0], classes=10)))
     assert text.startswith("8 samples behind this update were read out of it")
-    assert "Batch size not known" in text
+    assert "Batch size at least 8: it is not stated" in text
     assert "Not recovered is not safe" in text
     text = flat(printed(peel_summary(unknown[1], classes=10)))
-    assert text.startswith("No sample could be read out of this update.")
+    assert "Batch size not known: it is not stated" in text
+    assert text.startswith("No sample in this update could be certified.")
 
 
 def test_a_wrong_batch_size_is_told_first(whole: Audit, printed: Printed) -> None:
@@ -92,10 +98,10 @@ def test_a_wrong_batch_size_is_told_first(whole: Audit, printed: Printed) -> Non
     recovery = peel(whole.model, wrong, sample_shape=(8, 8))
     assert len(recovery.warnings) == 1
     text = flat(printed(peel_summary(recovery, classes=10)))
-    first, second = text.index("Warning: "), text.index("Batch size 8, found in the update")
+    first, second = text.index("Warning: "), text.index("Batch size 9, as stated; the weight")
     assert text.index("No ground truth was used.") < first < second
     assert recovery.warnings[0] in text
-    assert ", not 9 as stated" in text
+    assert "the weight of one sample suggests 8" in text
 
 
 def test_no_sample_is_shown(whole: Audit, printed: Printed) -> None:
@@ -105,9 +111,13 @@ def test_no_sample_is_shown(whole: Audit, printed: Printed) -> None:
     assert shown[0] == shown[1]
 
 
-def test_a_vanishing_chance_is_not_zero(whole: Audit, printed: Printed) -> None:
-    certain = dataclasses.replace(whole.recovery, chances=torch.zeros(8))
-    assert "below 1e-300" in flat(printed(peel_summary(certain, classes=10)))
+def test_evidence_is_weighed_in_digits(whole: Audit, printed: Printed) -> None:
+    scores = torch.linspace(12.4, 80, 8)
+    weighed = dataclasses.replace(whole.recovery, scores=scores)
+    text = flat(printed(peel_summary(weighed, classes=10)))
+    assert "Weight of evidence at least 12 decimal digits, all equations together" in text
+    # A score is no probability.
+    assert not re.search(r"(?i)chance|luck|probab|odds", text)
 
 
 def test_update_explained_although_samples_are_missing(part: Audit, printed: Printed) -> None:

@@ -62,7 +62,7 @@ def _verdict(recovery: Recovery) -> RenderableType:
     found, size = recovery.found, recovery.batch_size.value
     if not found:
         of = "" if size is None else f" of {size}"
-        return Text(f"No sample{of} could be read out of this update.", style="bold yellow")
+        return Text(f"No sample{of} in this update could be certified.", style="bold yellow")
     some = counted(found, "sample") if size is None else f"{found} of the {counted(size, 'sample')}"
     subject = all_of(size) if found == size else some
     verdict = (

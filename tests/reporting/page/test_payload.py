@@ -233,12 +233,36 @@ def test_how_sure_it_is_follows_from_the_certificates(
     part: Audit, pages: dict[str, Report]
 ) -> None:
     told = {fact.name: fact.text for fact in pages["part"].payload.story.sure}
-    worst = float(part.recovery.chances.max())
-    assert f"at most {worst:.1e} each" in told["Luck"]
-    tested = sum(round_.distinct for round_ in part.recovery.trace)
-    assert told["False accepts"].startswith(f"{tested} candidates tested")
-    assert f"{tested * 1e-9:.1e} false ones" in told["False accepts"]
+    fewest = int(part.recovery.equations.min())
+    assert f"it meets {fewest} equations or more" in told["Proof"]
+    digits = float(part.recovery.scores.min())
+    assert told["Weight of evidence"].startswith(f"At least {digits:.0f} decimal digits")
+    tested = part.recovery.candidates_tested
+    assert told["Candidates"] == f"{tested} candidates tested, 11 of them certified."
+    # All looks count, also those that certified nobody.
+    assert tested > sum(step.distinct for step in part.recovery.trace if step.certified)
     assert told["Held against the truth"].startswith("0 of 11 certificates false; 11 of 11 labels")
+
+
+def test_nothing_proven_does_not_prove_that_nothing_is_there(
+    nothing: Audit, pages: dict[str, Report]
+) -> None:
+    told = {fact.name: fact.text for fact in pages["nothing"].payload.story.sure}
+    tested = nothing.recovery.candidates_tested
+    assert told["Candidates"] == f"{tested} candidates tested, 0 of them certified."
+    assert "does not prove that nothing is there" in told["What that means"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_headline_counts_what_can_be_read(kind: str, pages: dict[str, Report]) -> None:
+    once, proven, read, reach = (one.number for one in pages[kind].payload.story.comparison)
+    assert max(once, proven) <= read
+    size = pages[kind].payload.batch_size
+    label = (
+        f"{read} of {size} samples read, {once} of them by a single look and {proven} with proof; "
+        f"peeling can reach {reach}."
+    )
+    assert f'aria-label="{label}"' in pages[kind].html
 
 
 def test_not_recovered_is_never_called_safe(pages: dict[str, Report]) -> None:
