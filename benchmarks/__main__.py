@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import speed
 from benchmarks.cells import markdown_table, run
 from benchmarks.speed import BY_BATCH, BY_FEATURES, BY_NEURONS, CASES, GOALS, Case, Row
-from gradpeel.report.style import BLUE, GREY, VERMILLION, heading, new_figure, png
+from gradpeel.reporting.style import BLUE, GREY, VERMILLION, heading, new_figure, png
 
 GREEN = "#009E73"
 

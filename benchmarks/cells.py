@@ -129,9 +129,9 @@ def _append(out: Path, row: RowT) -> None:
 
 
 @cache
-def load_cached(path: Path) -> Dataset:
-    """Load a data set once a process."""
-    return load(path)
+def load_cached(name_or_path: str | Path) -> Dataset:
+    """Load a data set once per process."""
+    return load(name_or_path)
 
 
 def markdown_table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

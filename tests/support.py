@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,10 @@ class SmallRound:
     x: Tensor
     y: Tensor
     update: Update
+
+    @property
+    def classes(self) -> int:
+        return self.model(self.x[:1].to(self.update.dtype)).shape[1]
 
     @property
     def exposure(self) -> Exposure:
@@ -53,6 +57,16 @@ def make_model(
             layer.bias.copy_(torch.randn(fan_out, generator=generator) * 0.3)
         modules += [layer, nn.ReLU()]
     return nn.Sequential(*modules[:-1])
+
+
+def default_model(
+    features: int, neurons: int, classes: int, *, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> nn.Sequential:
+    """A network as PyTorch starts it: its tail is nearly linear, which is hard on certificates."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = nn.Linear(features, neurons), nn.ReLU(), nn.Linear(neurons, classes)
+    return nn.Sequential(*layers).to(dtype)
 
 
 def make_batch(features: int, batch: int, classes: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -93,6 +107,19 @@ def truths_of(samples: Tensor, x: Tensor, *, within: float = 1e-6) -> list[int]:
     gaps = (found[:, None] - true).abs().amax(2)
     nearest = (gaps < gaps.amin(1, keepdim=True) + within).int().argmax(1)
     return [int(i) if gaps[k, i] < within else -1 for k, i in enumerate(nearest.tolist())]
+
+
+def readable(recovery: Recovery, x: Tensor, *, within: float = 1e-3) -> set[int]:
+    """Samples of a batch that stand among the certified ones or the candidates without proof."""
+    seen = torch.cat([recovery.samples.flatten(1), recovery.unproven.samples().flatten(1)])
+    gaps = [(row - x.double().flatten(1)).abs().amax(1) < within for row in seen.double()]
+    return {i for gap in gaps for i in gap.nonzero()[:, 0].tolist()}
+
+
+def scaled(update: Update, factor: float) -> Update:
+    """The same update times a factor, as clipping, learning rates and client weights leave it."""
+    gradients = {name: factor * gradient for name, gradient in update.gradients.items()}
+    return replace(update, gradients=gradients)
 
 
 def recovered(recovery: Recovery, round_: SmallRound, *, within: float = 1e-6) -> set[int]:

@@ -18,7 +18,7 @@ import gradpeel as gp
 from gradpeel.audit import Audit, audit
 from gradpeel.client import local_update
 from gradpeel.decoder import Recovery, Round, peel
-from gradpeel.decoder.tolerances import CLEAR, ROUNDING
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.designs import (
     PAPER_METHODS,
     Design,
@@ -40,8 +40,8 @@ KEYS = {
     "noise", "without_tail", "recovered", "recovery_rate", "oracle_rate", "baseline_rate",
     "label_accuracy", "false_certificates", "inexact_certificates", "repeats",
     "wrong_multiplicities", "error_estimates_hold", "rounds", "recovered_by_round",
-    "batch_size_found", "batch_size_stated", "batch_size_votes", "complete", "explained",
-    "mismatch", "evidence", "copies", "unlabelled", "stopped", "warnings", "max_abs_error",
+    "batch_size_by_weight", "batch_size_stated", "batch_size_proven", "candidates_tested",
+    "readable", "complete", "explained", "mismatch", "evidence", "copies", "unlabelled", "stopped", "warnings", "max_abs_error",
     "median_abs_error", "unrecovered_but_reachable", "seconds",
 }  # fmt: skip
 
@@ -77,7 +77,9 @@ def test_is_a_round_decoded_and_scored(plain: Audit, batch: tuple[Tensor, Tensor
     assert plain.score.oracle_rate == gp.exposure(plain.model, x).oracle_rate
     assert plain.score.recovery_rate == len(set(truths)) / 12
     assert plain.score.outcomes.count(Outcome.RECOVERED) == plain.score.recovered
-    assert repr(plain) == "Audit(passive: 12 of 12 samples recovered, 0 false certificates)"
+    assert repr(plain) == (
+        "Audit(passive: 12 of 12 samples recovered, 12 readable, 0 false certificates)"
+    )
 
 
 def test_its_numbers(plain: Audit) -> None:
@@ -88,7 +90,9 @@ def test_its_numbers(plain: Audit) -> None:
     assert (told["design"], told["weights"]) == ("passive", "keep")
     assert (told["dtype"], told["reduction"], told["seed"]) == ("float64", "mean", 0)
     assert (told["loss"], told["noise"], told["without_tail"]) == ("cross-entropy", 0.0, None)
-    assert told["batch_size_found"] == told["batch_size_stated"] == 12
+    assert told["batch_size_proven"] == told["batch_size_stated"] == told["readable"] == 12
+    assert told["batch_size_by_weight"] == 12
+    assert told["candidates_tested"] >= 12
     assert told["inexact_certificates"] == told["wrong_multiplicities"] == 0
     assert told["copies"] == told["unlabelled"] == 0
     assert told["error_estimates_hold"] == 1.0
@@ -205,7 +209,7 @@ def test_noise_is_named_as_the_reason_where_it_is_one() -> None:
     missing = numbers(found)["unrecovered_but_reachable"]
     assert missing
     for row in missing:
-        assert (row["why"] == Outcome.FAINT.value) == (row["signal"] < CLEAR * ROUNDING * 1e-3)
+        assert (row["why"] == Outcome.FAINT.value) == (row["signal"] < LIMITS.clear * LIMITS.rounding * 1e-3)
 
 
 def test_a_batch_size_that_nobody_states_is_found(
@@ -411,13 +415,25 @@ class Wide:
         return Layer(torch.ones(3, 2).double(), torch.ones(3).double())
 
 
+WRONG_RANGES: list[Any] = [("a", "b"), (0, "1"), (0,), (0, 1, 2), (None, 1), (0, math.nan), "01", 1]
 X, Y = make_batch(24, 6, 4)
 MODEL = make_model(24, 20, 4)
 ERRORS: list[tuple[Callable[[], object], str]] = [
-    (lambda: audit(MODEL, X[:0], Y[:0]), "x: an empty batch: expected at least one sample"),
+    (lambda: audit(MODEL, X[:0], Y[:0]), "x of shape (0, 24): expected (batch, *sample_shape)"),
     (lambda: audit(MODEL, X, Y + 1), "y: labels "),
     (lambda: audit(MODEL, X, Y[:5]), "y: shape (5,): expected one label for each of 6 samples"),
-    (lambda: audit(MODEL, X / 0, Y), "x: holds values that are not finite"),
+    (lambda: audit(MODEL, X / 0, Y), "x: 144 of 144 values are not finite"),
+    (lambda: audit(MODEL, torch.tensor(1.0), Y), "x of shape (): expected (batch, *sample_shape)"),
+    (lambda: audit(MODEL, "x", Y), "x of type str: expected a tensor of numbers"),  # type: ignore[arg-type]
+    (lambda: audit(MODEL, X, None), "y of type NoneType: expected a tensor"),  # type: ignore[arg-type]
+    (
+        lambda: audit(MODEL, X, Y, loss=None),  # type: ignore[arg-type]
+        "loss=None: expected a loss such as gradpeel.CrossEntropy()",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, loss=CrossEntropy),  # type: ignore[arg-type]
+        "loss=<class 'gradpeel.losses.CrossEntropy'>: expected a loss such as",
+    ),
     (
         lambda: audit(MODEL, X, Y, dtype=torch.float8_e5m2),
         "dtype=torch.float8_e5m2: expected float64, float32, bfloat16 or float16",
@@ -431,6 +447,15 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         lambda: audit(MODEL, X, Y, data_range=(1.0, 1.0)),
         "data_range=(1.0, 1.0): expected the smaller value first",
     ),
+    *[
+        (
+            lambda given=given: audit(MODEL, X, Y, data_range=given),
+            f"data_range={given!r}: expected two numbers, the smaller one first",
+        )
+        for given in WRONG_RANGES
+    ],
+    (lambda: audit(MODEL, X, Y, noise="1"), "noise='1': expected a number of at least 0"),  # type: ignore[arg-type]
+    (lambda: audit(MODEL, X, Y, noise=None), "noise=None: expected a number of at least 0"),  # type: ignore[arg-type]
     (lambda: audit(MODEL, X, Y, noise=-1e-9), "noise=-1e-09: expected a number of at least 0"),
     (lambda: audit(MODEL, X, Y, noise=math.inf), "noise=inf: expected a number of at least 0"),
     (lambda: audit(MODEL, X, Y, seed=-1), "seed=-1: expected an integer of at least 0"),

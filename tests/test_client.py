@@ -290,12 +290,20 @@ def test_works_where_gradients_are_switched_off() -> None:
         assert torch.equal(gradient, round_.update.gradients[name])
 
 
+class TwoInputs(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+
+    def forward(self, input: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]  # noqa: A002
+        return super().forward(input * mask)
+
+
 MODEL = make_model(4, 6, 3)
 X, Y = make_batch(4, 5, 3)
 ERRORS: list[tuple[Callable[[], object], str]] = [
     (
         lambda: local_update(MODEL, X[:0], Y[:0]),
-        "x: an empty batch: expected at least one sample",
+        "x of shape (0, 4): expected (batch, *sample_shape), not empty",
     ),
     (
         lambda: local_update(MODEL, X, Y[:4]),
@@ -327,11 +335,11 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: local_update(MODEL, X / 0, Y),
-        "x: holds values that are not finite",
+        "x: 20 of 20 values are not finite",
     ),
     (
         lambda: local_update(MODEL, torch.log(X - 2), Y),
-        "x: holds values that are not finite",
+        "x: 20 of 20 values are not finite",
     ),
     (
         lambda: local_update(MODEL, X, Y, dtype=torch.int64),
@@ -371,8 +379,50 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         for seed in (-1, 2**64, 0.5, True)
     ],
     (
-        lambda: local_update(MODEL, 1e6 * X, Y, dtype=torch.float16),
-        "update: 0.weight: 24 of 24 values are not finite",
+        lambda: local_update(MODEL, 1e9 * X, Y, dtype=torch.float16),
+        "x: 20 of 20 values are not finite in torch.float16",
+    ),
+    (
+        lambda: local_update(MODEL, X + 1j, Y),
+        "x of dtype torch.complex128: expected real numbers",
+    ),
+    (
+        lambda: local_update(MODEL, X.to_sparse(), Y),
+        "x: a sparse tensor: expected a dense one, such as to_dense() gives",
+    ),
+    (
+        lambda: local_update(MODEL, "x", Y),  # type: ignore[arg-type]
+        "x of type str: expected a tensor of numbers",
+    ),
+    (
+        lambda: local_update(MODEL, X, None),  # type: ignore[arg-type]
+        "y of type NoneType: expected a tensor of numbers",
+    ),
+    (
+        lambda: local_update(MODEL, X, Y.to("meta")),
+        "y: a tensor on the device meta holds no values",
+    ),
+    (
+        lambda: local_update(None, X, Y),  # type: ignore[arg-type]
+        "model of type NoneType: expected a torch.nn.Module",
+    ),
+    *[
+        (
+            lambda loss=loss: local_update(MODEL, X, Y, loss=loss),
+            f"loss={loss!r}: expected a loss such as gradpeel.CrossEntropy()",
+        )
+        for loss in (None, "mse", CrossEntropy, nn.CrossEntropyLoss())
+    ],
+    (
+        lambda: local_update(TwoInputs(), X, Y),
+        (
+            "x of shape (5, 4): the model does not take it (TwoInputs.forward() missing 1 required "
+            "positional argument: 'mask')"
+        ),
+    ),
+    (
+        lambda: local_update(MODEL, X, Y, loss=CrossEntropy(class_weights=(1e308,) * 3)),
+        "class_weights: their sum over the batch is too large",
     ),
 ]
 

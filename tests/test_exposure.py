@@ -297,7 +297,15 @@ GRID = torch.tensor([[True, False, True], [True, True, True]])
         ),
         (
             lambda: exposure(_model(), torch.full((2, 12), torch.nan)),
-            "x with NaN or infinite values: expected finite values",
+            "x: 24 of 24 values are not finite",
+        ),
+        (
+            lambda: exposure(_model().float(), 1e300 * torch.ones(2, 12).double()),
+            "x: 24 of 24 values are not finite in torch.float32",
+        ),
+        (
+            lambda: exposure(_model(), "x"),  # type: ignore[arg-type]
+            "x of type str: expected a tensor of numbers",
         ),
     ],
 )

@@ -82,6 +82,10 @@ def test_a_seed_names_a_network(init: Literal["paper", "torch"]) -> None:
             {"hidden": (7, 0)},
             "features=12, hidden=(7, 0), classes=3: expected positive sizes",
         ),
+        (
+            {"hidden": (7, 10**30)},
+            f"a layer of {10**30} neurons or inputs: expected at most 2147483648",
+        ),
         ({"init": "zeros"}, "init='zeros': expected 'paper' or 'torch'"),
         ({"sigma": 0.0}, "sigma=0.0: expected a positive number"),
         ({"sample_shape": (5, 5)}, "sample_shape=(5, 5): expected 12 values in all"),
@@ -230,11 +234,18 @@ def _changed(**changes: Tensor | None) -> dict[str, Tensor]:
         ),
         (
             _state(["forward", "out"], [4, 6, 3]),
-            "forward: expected a path of free module names",
+            "forward: expected a path of free and plain module names",
         ),
         (
             _state(["net..0", "net..1"], [4, 6, 3]),
-            "net..0: expected a path of free module names",
+            "net..0: expected a path of free and plain module names",
+        ),
+        *(
+            (
+                _state(["0", name], [4, 6, 3]),
+                f"{name}: expected a path of free and plain module names",
+            )
+            for name in ('a") or print("hello") or ("', "it's", "a\\", "a\nb", "a\x00b", "class")
         ),
         (
             _state(["a.0", "b.0", "a.1"], [4, 6, 5, 3]),

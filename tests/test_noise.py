@@ -102,6 +102,11 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
     (lambda: with_noise(drawn(), -1e-9), "sigma=-1e-09: expected a number of at least 0"),
     (lambda: with_noise(drawn(), float("nan")), "sigma=nan: expected a number of at least 0"),
     (lambda: with_noise(drawn(), float("inf")), "sigma=inf: expected a number of at least 0"),
+    (lambda: with_noise(drawn(), None), "sigma=None: expected a number of at least 0"),  # type: ignore[arg-type]
+    (
+        lambda: with_noise(None, 1.0),  # type: ignore[arg-type]
+        "update of type NoneType: expected gradpeel.Update",
+    ),
     (lambda: with_noise(drawn(), 1.0, seed=-1), "seed=-1: expected an integer of at least 0"),
     (
         lambda: with_noise(Update({"a": torch.tensor([0.0, 6e4]).half()}, 2), 100.0),

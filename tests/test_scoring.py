@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from gradpeel.scoring import (
     ESTIMATE_FACTOR,
     FALSE,
     RIGHT,
+    SMALLEST_DISTANCE,
     Outcome,
     Score,
     explain,
@@ -36,6 +38,19 @@ GRID = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0]]).bool()
 
 
 @dataclass(frozen=True)
+class Unproven:
+    """Candidates that were read without proof."""
+
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def samples(self, index: Tensor) -> Tensor:
+        return self.rows[index]
+
+
+@dataclass(frozen=True)
 class Found:
     """What scoring reads of a recovery."""
 
@@ -44,6 +59,7 @@ class Found:
     multiplicities: Tensor
     label_counts: tuple[dict[int, int], ...]
     errors: Tensor
+    unproven: Unproven
 
 
 def recovery_of(
@@ -53,6 +69,7 @@ def recovery_of(
     multiplicities: Sequence[int] | None = None,
     label_counts: Sequence[dict[int, int]] | None = None,
     errors: float = 0.0,
+    unproven: Tensor | None = None,
 ) -> Recovery:
     """What a decoder that found these samples would return, single copies if not said otherwise."""
     single = [{label: 1} if label >= 0 else {} for label in labels]
@@ -62,6 +79,7 @@ def recovery_of(
         torch.tensor(multiplicities or [1] * len(labels), dtype=torch.long),
         tuple(label_counts or single),
         torch.full((len(labels),), errors, dtype=torch.float64),
+        Unproven(samples[:0] if unproven is None else unproven),
     )
     return cast("Recovery", found)
 
@@ -89,6 +107,14 @@ def scored(
     samples: Tensor, labels: list[int], *, x: Tensor = X, strength: float = 1.0, needed: float = 0.1
 ) -> Score:
     return judged(recovery_of(samples, labels), x=x, strength=strength, needed=needed)
+
+
+def typical(x: Tensor, ranges: Tensor | float = 1.0) -> float:
+    """The median root-mean-square difference of two samples, pair by pair."""
+    rows = (x / ranges).flatten(1)
+    pairs = itertools.combinations(rows, 2)
+    between = sorted(float((one - other).square().mean().sqrt()) for one, other in pairs)
+    return between[(len(between) - 1) // 2]
 
 
 def test_everything_right() -> None:
@@ -127,6 +153,13 @@ def test_errors_are_those_of_matched_samples() -> None:
     assert found.median_abs_error == pytest.approx(2e-4)
 
 
+def test_what_is_read_without_proof_is_readable() -> None:
+    near, mixture = X[3:] + 0.1 * RIGHT, X[[0, 3]].mean(0, keepdim=True)
+    found = judged(recovery_of(X[:1], [0], unproven=torch.cat([mixture, near, X[:1]])))
+    assert found.readable.tolist() == [True, False, False, True]
+    assert (found.read, found.recovered, found.false_certificates) == (2, 1, 0)
+
+
 # What counts as right, inexact and false.
 
 
@@ -147,7 +180,7 @@ def test_right_inexact_and_false_by_the_root_mean_square_error(
 ) -> None:
     x = X * span
     # All of the error in one of two features.
-    shift = torch.tensor([0.0, math.sqrt(2) * off * span], dtype=torch.float64)
+    shift = torch.tensor([0.0, math.sqrt(2) * off * typical(x)], dtype=torch.float64)
     found = scored(x[:1] + shift, [0], x=x)
     assert (found.recovered, found.inexact_certificates, found.false_certificates) == counts
     assert found.outcomes[0] is outcome
@@ -198,7 +231,8 @@ def test_pixels_have_one_range_however_they_are_laid_out(
         (3 * RIGHT, (0, 8, 0)),
         (1.5 * FALSE, (0, 0, 8)),
     ):
-        found = judged(recovery_of(x + level * scale * noise, [0] * 8), x=x, y=y, exposed=exposed)
+        off = level * typical(x) * noise
+        found = judged(recovery_of(x + off, [0] * 8), x=x, y=y, exposed=exposed)
         got = (found.recovered, found.inexact_certificates, found.false_certificates)
         assert got == counts
         assert float(found.distances.mean()) == pytest.approx(level, rel=0.1)
@@ -208,7 +242,7 @@ def test_pictures_have_one_range_however_little_some_pixels_vary() -> None:
     x = pictures((12, 12)) * 255
     x[:, :, 3] *= 1e-3
     found = judged(
-        recovery_of(x + 1.0, [0] * 8),
+        recovery_of(x + 0.9 * RIGHT * typical(x), [0] * 8),
         x=x,
         y=torch.zeros(8, dtype=torch.long),
         exposed=Exposure.of(torch.eye(8).bool()),
@@ -232,10 +266,12 @@ def test_a_wide_column_hides_no_error_in_a_narrow_one(columns: list[float]) -> N
     x = torch.tensor([[0.0], [1.0], [0.5]], dtype=torch.float64) * units + 3.0 * units.max()
     exposed = Exposure.of(torch.eye(3).bool())
     y = torch.zeros(3, dtype=torch.long)
+    # In units of their ranges, rows are 0.5, 0.5 and 1 apart.
+    assert typical(x, units) == pytest.approx(0.5)
     for column, unit in enumerate(columns):
         for off, counts in ((0.9 * RIGHT, (1, 0)), (2 * RIGHT, (0, 1)), (2 * FALSE, (0, 0))):
             sample = x[2:3].clone()
-            sample[0, column] += off * unit * math.sqrt(len(columns))
+            sample[0, column] += 0.5 * off * unit * math.sqrt(len(columns))
             found = judged(recovery_of(sample, [0]), x=x, y=y, exposed=exposed)
             assert (found.recovered, found.inexact_certificates) == counts
             assert found.false_certificates == 1 - sum(counts)
@@ -266,7 +302,7 @@ def test_columns_that_hardly_vary_do_not_blow_up() -> None:
     x = torch.rand(8, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x = x * torch.tensor([1000.0, 10.0, 0.0, 1e-12]) + 5.0
     sample = x[:1].clone()
-    sample[0, 2] += 0.05
+    sample[0, 2] += 0.02
     sample[0, 3] += 1e-6
     found = judged(
         recovery_of(sample, [0]),
@@ -283,7 +319,7 @@ def test_a_scaled_table_has_one_range() -> None:
     x = torch.rand(8, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x[:, ::2] **= 20
     found = judged(
-        recovery_of(x + 0.005, [0] * 8),
+        recovery_of(x + 0.9 * RIGHT * typical(x), [0] * 8),
         x=x,
         y=torch.zeros(8, dtype=torch.long),
         exposed=Exposure.of(torch.eye(8).bool()),
@@ -291,12 +327,121 @@ def test_a_scaled_table_has_one_range() -> None:
     assert found.recovered == 8
 
 
+def test_a_trace_of_noise_on_a_black_border_is_no_column_of_a_table() -> None:
+    noise = torch.randn(8, 144, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = pictures((144,)) + 1e-5 * noise
+    assert float(x.max()) > 1
+    found = scored_alike(x + 1e-5 * noise.flip(0), x)
+    assert (found.recovered, found.false_certificates) == (8, 0)
+
+
 def test_a_batch_of_equal_entries_has_a_range_too() -> None:
     for value in (0.5, 7.0):
         x = torch.full((4, 2), value, dtype=torch.float64)
         found = scored(x[:1], [0], x=x)
-        assert found.recovered == 1
+        # Nobody can tell the four from each other.
+        assert found.recovered == 4
         assert scored(x[:1] + 0.1, [0], x=x).false_certificates == 1
+
+
+# What the distance is relative to.
+
+
+def similar(count: int = 24, spread: float = 0.05) -> Tensor:
+    """Samples that differ little, in data that runs from 0 to 1: a row of 40 fixed features."""
+    generator = torch.Generator().manual_seed(0)
+    base = torch.linspace(0, 1, 40, dtype=torch.float64)
+    return base + spread * torch.randn(count, 40, generator=generator, dtype=torch.float64)
+
+
+def scored_alike(samples: Tensor, x: Tensor, multiplicities: list[int] | None = None) -> Score:
+    y = torch.zeros(len(x), dtype=torch.long)
+    return judged(
+        recovery_of(samples, [-1] * len(samples), multiplicities=multiplicities),
+        x=x,
+        y=y,
+        exposed=Exposure.of(torch.eye(len(x)).bool(), copies_of(x)),
+    )
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.9])
+def test_a_blend_of_similar_samples_is_false(weight: float) -> None:
+    # It is within 0.05 of the data's range of both.
+    x = similar()
+    blend = weight * x[:1] + (1 - weight) * x[1:2]
+    assert float((blend - x[0]).square().mean().sqrt()) < 0.05
+    assert scored_alike(blend, x).false_certificates == 1
+
+
+def test_features_that_hardly_vary_make_nothing_right() -> None:
+    x = torch.cat([similar(), torch.full((24, 400), 0.3, dtype=torch.float64)], 1)
+    blend = x[:2].mean(0, keepdim=True)
+    assert scored_alike(blend, x).false_certificates == 1
+    assert scored_alike(x, x).recovered == 24
+
+
+def test_real_recoveries_in_float32_stay_right() -> None:
+    x = similar()
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = scored_alike(x * (1 + 1e-4 * noise), x)
+    assert (found.recovered, found.false_certificates, found.repeats) == (24, 0, 0)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_one_sample_or_near_duplicates_are_judged_by_half_a_step_of_8_bits(count: int) -> None:
+    x = 0.8 * similar(1) + 1e-7 * torch.arange(count, dtype=torch.float64)[:, None]
+    span = float(x.max() - x.min())
+    for off, counts in (
+        (0.9 * RIGHT, (count, 0, 0)),
+        (2 * RIGHT, (0, 1, 0)),
+        (1.1 * FALSE, (0, 0, 1)),
+    ):
+        # The other way from the near-duplicates.
+        found = scored_alike(x[:1] - off * SMALLEST_DISTANCE * span, x)
+        assert found.recovered == counts[0]
+        assert (found.inexact_certificates, found.false_certificates) == counts[1:]
+    assert pytest.approx(0.5 / 256) == FALSE * SMALLEST_DISTANCE
+
+
+@pytest.mark.parametrize(("stated", "wrong"), [(1, 0), (2, 0), (3, 1)])
+def test_the_mean_of_near_duplicates_may_count_as_both(stated: int, wrong: int) -> None:
+    x = similar()
+    x[1] = x[0] + 1e-5
+    found = scored_alike(x[:2].mean(0, keepdim=True), x, multiplicities=[stated])
+    assert (found.false_certificates, found.inexact_certificates) == (0, 0)
+    assert found.wrong_multiplicities == wrong
+    assert found.recovered == 2
+    assert found.matches.tolist() in ([0], [1])
+
+
+def test_near_duplicates_with_certificates_of_their_own_are_no_repeats() -> None:
+    x = similar()
+    x[1] = x[0] + 1e-6
+    # Both are nearest to the first one.
+    both = torch.stack([x[0], x[0] - 1e-6])
+    found = scored_alike(both, x)
+    assert sorted(found.matches.tolist()) == [0, 1]
+    assert (found.repeats, found.recovered) == (0, 2)
+    again = scored_alike(torch.cat([both, x[:1]]), x)
+    assert (again.repeats, again.recovered) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("counts", "right"),
+    [({0: 1}, True), ({0: 1, 1: 1}, True), ({1: 1}, False), ({0: 2}, False), ({0: 1, 2: 1}, False)],
+)
+def test_labels_of_near_duplicates_may_be_counted_along(
+    counts: dict[int, int], right: bool
+) -> None:
+    x = similar(4)
+    x[1] = x[0] + 1e-6
+    found = judged(
+        recovery_of(x[:1], [0], multiplicities=[sum(counts.values())], label_counts=[counts]),
+        x=x,
+        y=torch.arange(4),
+        exposed=Exposure.of(torch.eye(4).bool()),
+    )
+    assert found.label_accuracy == right
 
 
 def test_samples_are_matched_in_their_own_shape_and_dtype() -> None:

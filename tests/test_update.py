@@ -84,6 +84,13 @@ def test_views_and_tensors_with_history_are_saved_too(tmp_path: Path, ending: st
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("name", ["", "a\nb", "\x1b[2J", "é", "../a", "/a", "a.npy", "a" * 10_000])
+def test_whatever_a_tensor_is_called_it_comes_back(tmp_path: Path, ending: str, name: str) -> None:
+    path = save_update(Update({name: torch.ones(2)}, 1), tmp_path / f"u{ending}")
+    assert list(load_update(path).gradients) == [name]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_saving_replaces_what_was_there(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"u{ending}"
     path.write_text("something else")
@@ -188,6 +195,33 @@ WRONG_UPDATES: list[tuple[Callable[[], object], str]] = [
         lambda: Update({"a": torch.tensor([-torch.inf], dtype=torch.bfloat16)}, 2),
         "a: 1 of 1 values are not finite",
     ),
+    (
+        lambda: Update({"a": torch.ones(2).to_sparse()}, 2),
+        "a: a sparse tensor: expected a dense one, such as to_dense() gives",
+    ),
+    (
+        lambda: Update({"a": torch.ones(2, device="meta")}, 2),
+        "a: a tensor on the device meta holds no values",
+    ),
+    (lambda: Update({"a": None}, 2), "a of type NoneType: expected a torch.Tensor"),  # type: ignore[dict-item]
+    (lambda: Update({"a": [1.0]}, 2), "a of type list: expected a torch.Tensor"),  # type: ignore[dict-item]
+    (
+        lambda: Update([torch.ones(2)], 2),  # type: ignore[arg-type]
+        "gradients of type list: expected tensors by parameter name",
+    ),
+    (lambda: Update({1: torch.ones(2)}, 2), "name 1: expected the name of a parameter"),  # type: ignore[dict-item]
+    *[
+        (
+            lambda name=name: Update({name: torch.ones(2)}, 2),
+            f"name {name!r}: expected text without NUL and surrogates",
+        )
+        for name in ("\ud800.weight", "a\udcff", "a\0b")
+    ],
+    (
+        lambda: Update({"a" * 70_000: torch.ones(2)}, 2),
+        "name of 70000 characters: expected at most 10000",
+    ),
+    (lambda: Update(GOOD, 10**400), f"batch_size={10**400}: expected at most 999999999"),
 ]
 
 

@@ -22,7 +22,7 @@ from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedE
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
 from gradpeel.noise import with_noise
-from gradpeel.report.page import Report, report
+from gradpeel.reporting.page import Report, report
 from gradpeel.target import Normalise, Target, split
 from gradpeel.update import Update, load_update, save_update
 

@@ -30,13 +30,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gradpeel.checks import as_batch, as_tensor, check_data_range, is_number
 from gradpeel.client import check_dtype, check_seed, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
-from gradpeel.decoder.tolerances import CLEAR, ROUNDING
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure
-from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.losses import CrossEntropy, Loss, check_loss
 from gradpeel.noise import with_noise
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
@@ -86,9 +87,10 @@ class Audit:
     seconds: float
 
     def __repr__(self) -> str:
+        score = self.score
         return (
-            f"Audit({self.design.name}: {self.score.recovered} of {self.score.batch_size} samples "
-            f"recovered, {self.score.false_certificates} false certificates)"
+            f"Audit({self.design.name}: {score.recovered} of {score.batch_size} samples recovered, "
+            f"{score.read} readable, {score.false_certificates} false certificates)"
         )
 
     def as_dict(self) -> dict[str, object]:
@@ -107,6 +109,7 @@ class Audit:
             "noise": self.noise,
             "without_tail": self.without_tail,
             "recovered": score.recovered,
+            "readable": score.read,
             "recovery_rate": score.recovery_rate,
             "oracle_rate": score.oracle_rate,
             "baseline_rate": score.baseline_rate,
@@ -178,11 +181,14 @@ def audit(
         ModelRefusedError: the network cannot be audited; the error lists every reason.
         InputError: the batch does not fit the network, or a setting breaks its rule.
     """
-    design = design or Passive()
+    design = Passive() if design is None else design
     _check(design, seed, dtype, noise)
+    check_loss(loss)
+    check_data_range(data_range)
     target = split(model)
     # Simulated on the CPU, wherever model and data live.
-    x, y = torch.as_tensor(x).cpu(), torch.as_tensor(y).cpu()
+    x = as_batch(x, target.weight.dtype if dtype is None else dtype).cpu()
+    y = as_tensor("y", y).cpu()
     if target.weight.device.type != "cpu":
         model = copy.deepcopy(model).cpu()
         target = split(model)
@@ -193,7 +199,7 @@ def audit(
         front=target.to(torch.float64).front,
     )
     shaped = with_first_layer(model, target, layer.weight, layer.bias)
-    shaped = shaped.to(dtype or target.weight.dtype)
+    shaped = shaped.to(target.weight.dtype if dtype is None else dtype)
     update = local_update(shaped, x, y, reduction=reduction, loss=loss, seed=seed)
     if noise:
         update = with_noise(update, noise, seed=seed)
@@ -221,7 +227,7 @@ def audit(
     # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
     # with.
     resolution = max(torch.finfo(update.dtype).eps, noise)
-    needed = CLEAR * ROUNDING * resolution
+    needed = LIMITS.clear * LIMITS.rounding * resolution
     scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
     share = 1.0 / loss.denominator(y) if reduction == "mean" else 1.0
     scored = explain(
@@ -229,7 +235,7 @@ def audit(
         exposed,
         sensitivities(truth, x, y, exposed, loss)[0] * share,
         peeling.neuron_errors,
-        enough=max(CLEAR, 1 / math.sqrt(resolution)),
+        enough=max(LIMITS.clear, 1 / math.sqrt(resolution)),
     )
     return Audit(
         design=design,
@@ -254,10 +260,10 @@ def _check(design: object, seed: int, dtype: torch.dtype | None, noise: float) -
     check_seed(seed)
     if dtype is not None:
         check_dtype(dtype)
-    if isinstance(design, type | str) or not hasattr(design, "shape"):
+    if isinstance(design, type) or not callable(getattr(design, "shape", None)):
         raise InputError(f"design={design!r}: expected a design such as gradpeel.designs.Passive()")
-    if not (math.isfinite(noise) and noise >= 0):
-        raise InputError(f"noise={noise}: expected a number of at least 0")
+    if not (is_number(noise) and noise >= 0):
+        raise InputError(f"noise={noise!r}: expected a number of at least 0")
 
 
 def _why_without_tail(target: Target, loss: Loss, *, know_tail: bool) -> str | None:

@@ -16,8 +16,9 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from gradpeel.checks import as_batch, as_tensor, check_module
 from gradpeel.errors import InputError
-from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.losses import CrossEntropy, Loss, check_loss
 from gradpeel.update import DTYPES, Reduction, Update
 
 __all__ = ["check_dtype", "check_seed", "gradients", "local_update"]
@@ -61,12 +62,14 @@ def local_update(
         >>> local_update(model, x, y, loss=MeanSquaredError())
         Update(4 tensors, 58 numbers, float32, batch_size=5, reduction='mean')
     """
+    check_module(model)
+    check_loss(loss)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: no parameter requires a gradient: there is nothing to send")
-    dtype = dtype or next(model.parameters()).dtype
+    dtype = next(model.parameters()).dtype if dtype is None else dtype
     check_dtype(dtype)
     check_seed(seed)
-    _check_batch(x)
+    x, y = as_batch(x, dtype), as_tensor("y", y)
     worker = copy.deepcopy(model).to(dtype)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
@@ -111,7 +114,7 @@ def _differentiate(model: nn.Module, total: Tensor, share: float) -> dict[str, T
 def _run(model: nn.Module, x: Tensor) -> Tensor:
     try:
         outputs: Tensor = model(x)
-    except (RuntimeError, ValueError, IndexError) as error:
+    except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
@@ -135,12 +138,3 @@ def check_seed(seed: int) -> None:
     value: object = seed
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise InputError(f"seed={value!r}: expected an integer of at least 0")
-
-
-def _check_batch(x: Tensor) -> None:
-    if x.ndim < 2:
-        raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape)")
-    if len(x) == 0:
-        raise InputError("x: an empty batch: expected at least one sample")
-    if not torch.isfinite(x).all():
-        raise InputError("x: holds values that are not finite")

@@ -24,9 +24,9 @@ from gradpeel.audit import Audit, audit
 from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.files import write_files
 from gradpeel.networks import mlp
-from gradpeel.report import save_figures
-from gradpeel.report.page import report
-from gradpeel.report.words import counted
+from gradpeel.reporting import save_figures
+from gradpeel.reporting.page import report
+from gradpeel.reporting.words import counted
 
 __all__ = ["FOLDERS", "Demonstration", "run_demo"]
 

@@ -25,6 +25,8 @@ def choose(name: str | torch.device) -> torch.device:
     Raises:
         InputError: there is no such device, or not here.
     """
+    if not isinstance(name, str | torch.device):
+        raise InputError(f"device={name!r}: expected one of {', '.join(DEVICES)}")
     if name == "auto":
         return next(torch.device(kind) for kind in ("cuda", "mps", "cpu") if _is_here(kind))
     try:

@@ -30,6 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gradpeel.checks import as_batch
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 
@@ -52,12 +53,9 @@ def exposure(model: nn.Module, x: Tensor) -> Exposure:
         InputError: When the batch is empty or holds NaN or infinite values.
         ModelRefusedError: When the model has no target, with every reason.
     """
-    if x.ndim < 2 or x.numel() == 0:
-        raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape), not empty")
-    if not bool(x.isfinite().all()):
-        # No neuron fires on NaN: such a sample would pass for one that cannot be reached.
-        raise InputError("x with NaN or infinite values: expected finite values")
     target = split(model)
+    # No neuron fires on NaN: such a sample would pass for one that cannot be reached.
+    x = as_batch(x, target.weight.dtype)
     with torch.no_grad():
         rows = target.front(x.to(target.weight))
         copies = copies_of(rows)

@@ -32,7 +32,61 @@ from numpy.typing import NDArray
 
 from gradpeel.errors import InputError
 
-__all__ = ["Header", "Npz", "replacing", "write_files", "write_npz"]
+__all__ = [
+    "Header",
+    "Npz",
+    "check_path",
+    "is_file",
+    "make_directory",
+    "replacing",
+    "write_files",
+    "write_npz",
+]
+
+
+def check_path(path: Path) -> None:
+    r"""Refuse a path that no file system takes.
+
+    Raises:
+        InputError: it holds NUL, or characters that are none.
+
+    Example:
+        >>> check_path(Path("a\0b"))
+        Traceback (most recent call last):
+        gradpeel.errors.InputError: path='a\x00b': expected text without NUL and surrogates
+    """
+    try:
+        is_text = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_text = False
+    if not is_text:
+        raise InputError(f"path={str(path)!r}: expected text without NUL and surrogates")
+
+
+def is_file(path: Path) -> bool:
+    """Is there a file at a path?
+
+    Raises:
+        InputError: nobody can tell: the path is too long, say.
+    """
+    check_path(path)
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be opened: {error.strerror or error}") from None
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that only the user can read, with its parents, unless it is there already.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    check_path(path)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True)
@@ -142,6 +196,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         InputError: the folder cannot be written to.
     """
+    check_path(path)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
     except OSError as error:
@@ -173,10 +228,7 @@ def write_files(out: Path, contents: Mapping[str, bytes]) -> list[Path]:
     Raises:
         InputError: the directory cannot be written to.
     """
-    try:
-        out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror or error}") from None
+    make_directory(out)
     for name, content in contents.items():
         # What `replacing` hands out only its owner can read, and the move keeps that.
         with replacing(out / name) as partial:

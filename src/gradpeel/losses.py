@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gradpeel.checks import is_number
 from gradpeel.errors import InputError
 
-__all__ = ["BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"]
+__all__ = ["BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError", "check_loss"]
 
 _LABEL_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -48,6 +49,24 @@ class Loss(Protocol):
 
     def denominator(self, y: Tensor) -> float:
         """What the sum is divided by to give PyTorch's reduction="mean"."""
+
+
+def check_loss(loss: object, *, may_be_unknown: bool = False) -> None:
+    """Refuse what is no loss, such as a class in place of its value, or one of PyTorch's own.
+
+    Args:
+        loss: what was given as a loss.
+        may_be_unknown: whether None will do as well.
+
+    Raises:
+        InputError: names what was given.
+    """
+    if loss is None and may_be_unknown:
+        return
+    methods = (getattr(loss, name, None) for name in ("check", "total", "denominator"))
+    if isinstance(loss, type) or not all(map(callable, methods)):
+        rule = "expected a loss such as gradpeel.CrossEntropy()"
+        raise InputError(f"loss={loss!r}: {rule}{', or None' if may_be_unknown else ''}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +94,7 @@ class CrossEntropy:
     name: ClassVar[str] = "cross-entropy"
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.label_smoothing) and 0 <= self.label_smoothing < 1):
+        if not (is_number(self.label_smoothing) and 0 <= self.label_smoothing < 1):
             raise InputError(
                 f"label_smoothing={self.label_smoothing!r}: expected a number from 0 to below 1"
             )
@@ -84,7 +103,7 @@ class CrossEntropy:
             return
         if (
             not isinstance(weights, tuple)
-            or not all(_is_number(weight) and weight >= 0 for weight in weights)
+            or not all(is_number(weight) and weight >= 0 for weight in weights)
             or not any(weights)
         ):
             raise InputError(
@@ -124,7 +143,10 @@ class CrossEntropy:
         """The batch size; with class weights, the sum of the labels' weights."""
         if self.class_weights is None:
             return float(len(y))
-        return math.fsum(self.class_weights[label] for label in y.tolist())
+        try:
+            return math.fsum(self.class_weights[label] for label in y.tolist())
+        except OverflowError:
+            raise InputError("class_weights: their sum over the batch is too large") from None
 
     def targets(self, classes: int) -> Tensor:
         """What the loss asks of each label, (classes, classes) float64.
@@ -232,7 +254,3 @@ def _check_like_outputs(outputs: Tensor, y: Tensor) -> None:
         )
     if not y.is_floating_point():
         raise InputError(f"y: dtype {y.dtype}: expected floating point")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -28,10 +28,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gradpeel.checks import is_plain_name
 from gradpeel.designs.weights import check_sigma, draw_torch_default, draw_weights
 from gradpeel.errors import InputError
 
 __all__ = ["mlp", "mlp_from_state"]
+
+MAX_WIDTH = 2**31
 
 
 def mlp(
@@ -70,6 +73,10 @@ def mlp(
         raise InputError(
             f"features={features}, hidden={tuple(hidden)}, classes={classes}: "
             "expected positive sizes"
+        )
+    if max(widths) > MAX_WIDTH:
+        raise InputError(
+            f"a layer of {max(widths)} neurons or inputs: expected at most {MAX_WIDTH}"
         )
     if init not in {"paper", "torch"}:
         raise InputError(f"init={init!r}: expected 'paper' or 'torch'")
@@ -230,6 +237,7 @@ def _place(network: nn.Sequential, path: str, module: nn.Module) -> None:
 
 
 def _add(block: nn.Sequential, name: str, module: nn.Module, path: str) -> None:
-    if not name or hasattr(block, name):  # "forward", say: PyTorch keeps such names for itself
-        raise InputError(f"{path}: expected a path of free module names")
+    # "forward", say: PyTorch keeps such names for itself.
+    if not name or not is_plain_name(name) or hasattr(block, name):
+        raise InputError(f"{path}: expected a path of free and plain module names")
     block.add_module(name, module)

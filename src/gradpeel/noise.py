@@ -11,11 +11,11 @@ Example:
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
 
+from gradpeel.checks import is_number
 from gradpeel.client import check_seed
 from gradpeel.errors import InputError
 from gradpeel.update import Update
@@ -39,8 +39,10 @@ def with_noise(update: Update, sigma: float, *, seed: int = 0) -> Update:
     Raises:
         InputError: `sigma` or `seed` breaks its rule, or a result overflows the dtype.
     """
-    if not (math.isfinite(sigma) and sigma >= 0):
-        raise InputError(f"sigma={sigma}: expected a number of at least 0")
+    if not isinstance(update, Update):
+        raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
+    if not (is_number(sigma) and sigma >= 0):
+        raise InputError(f"sigma={sigma!r}: expected a number of at least 0")
     check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     noisy = dict(update.gradients)
@@ -49,5 +51,5 @@ def with_noise(update: Update, sigma: float, *, seed: int = 0) -> Update:
         noise = torch.randn(exact.shape, generator=generator, dtype=torch.float64).to(exact)
         # Of all values there are, not of a sample of them: one value alone has no spread.
         spread = exact.std(correction=0) if exact.numel() else 0.0
-        noisy[name] = (exact + sigma * spread * noise).to(update.dtype)
+        noisy[name] = (exact + float(sigma) * spread * noise).to(update.dtype)
     return replace(update, gradients=noisy)

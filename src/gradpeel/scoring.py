@@ -1,24 +1,32 @@
 """Compare a recovery with the truth. The decoder never imports this module.
 
-How far a certified sample is from a true one is the root mean square over its features of the
-error, each feature's in units of its range. Certified samples are
+The distance of a certified sample from a true one is the root-mean-square difference of their
+features, relative to how far two samples of the batch typically are apart. Certified samples are
 
 - *right* nearer than `RIGHT` to a true sample,
 - *false* farther than `FALSE` from every true sample,
 - *inexact* in between: counted by themselves, as neither.
 
-The range of a feature:
+The typical distance is the median over all pairs of distinct samples of the batch. It used to be
+the range of the data, which is several times larger: a blend of two similar samples passed for one
+of them, and the more easily the more features hardly varied. Features are put on one scale first,
+each divided by its range:
 
 - Entries on one common scale have one range, the largest entry of the batch less the smallest: a
   border pixel that never changes is no more precise than the others. That holds for samples with
-  more than one dimension (pictures), for entries within [-1, 1], and for flat samples that look
-  like pixels: of the features that vary, most reach a tenth of the common range, and all of them
-  half a step of 8 bits.
+  more than one dimension (pictures), for entries within [-`SCALED`, `SCALED`], as most data is
+  once it has been scaled, and for flat samples that look like pixels: of the features that vary,
+  most reach a tenth of the common range, and all of them half a step of 8 bits.
 - Otherwise the features are the columns of an unscaled table, and each has its own range over the
   batch: one in 0..10000 does not hide errors in one in 0..1. A feature that hardly varies in this
   batch has at least `SMALLEST` times the median range, one that does not vary the median itself.
 
-Copies of a sample are one: one certificate recovers all of them.
+A batch of one sample has no typical distance, and one of near-duplicates a tiny one. So it counts
+as at least `SMALLEST_DISTANCE` of the range, where `FALSE` is half a step of 8 bits.
+
+Copies of a sample are one: one certificate recovers all of them. The same holds for samples that
+are nearer than `RIGHT` to the certified one, which nobody can tell from it: a certificate may count
+them among its copies, or leave them to certificates of their own.
 """
 
 from __future__ import annotations
@@ -32,6 +40,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.recovery import Recovery
+from gradpeel.decoder.unproven import Unproven
 from gradpeel.exposure import Exposure
 from gradpeel.signals import distinct_marks
 
@@ -47,7 +56,11 @@ __all__ = [
 
 RIGHT = 0.01
 FALSE = 0.05
+SCALED = 10.0
 SMALLEST = 1e-4
+SMALLEST_DISTANCE = 1 / (512 * FALSE)
+MOST_COMPARED = 512
+AT_ONCE = 128
 ESTIMATE_FACTOR = 3.0
 ESTIMATE_FLOOR = 1e-6
 _TINY = torch.finfo(torch.float64).tiny
@@ -75,17 +88,21 @@ class Score:
         matches: (n,) index of the true sample each certified one is, of copies the first; -1 where
             the certified one is not right.
         inexact: (n,) which certified samples are neither right nor false.
-        distances: (n,) root-mean-square error in units of the data's range, to the nearest true
-            sample.
+        distances: (n,) root-mean-square error to the nearest true sample, relative to the typical
+            distance between two samples.
         errors: (n,) largest absolute error of each certified sample, to the nearest true one.
-        labels_right: (n,) whether a matched sample's labels are those of all its copies.
+        labels_right: (n,) whether a matched sample's labels are those of all its copies; those of
+            samples that are too near to be told from it may be among them.
         labels_judged: (n,) which matched samples come with a label that the truth can be asked for.
         unlabelled: number of matched samples whose label is unknown; 0 where the truth has none.
-        multiplicities_wrong: (n,) whether a matched sample's stated number of copies is wrong.
+        multiplicities_wrong: (n,) whether a matched sample's stated number of copies is wrong: less
+            than its copies, or more than the samples that cannot be told from it.
         estimates_hold: (n,) whether the decoder's own estimate of a sample's error holds: the true
             one, relative to the typical size of an entry as the estimate is, is no more than
             `ESTIMATE_FACTOR` times larger, or below `ESTIMATE_FLOOR`.
         outcomes: for each sample of the batch, what became of it.
+        readable: (batch,) which samples stand among what the decoder read, with or without proof,
+            nearer than `RIGHT`.
         baseline_rate: share of the batch that some neuron isolates from the start: all that an
             attack without a cascade recovers ("When the Curious Abandon Honesty", Boenisch et al.).
         oracle_rate: share that peeling the bare activation grid reaches.
@@ -102,6 +119,7 @@ class Score:
     multiplicities_wrong: Tensor
     estimates_hold: Tensor
     outcomes: tuple[Outcome, ...]
+    readable: Tensor
     baseline_rate: float
     oracle_rate: float
 
@@ -109,6 +127,11 @@ class Score:
     def recovered(self) -> int:
         """Number of samples of the batch recovered; one certificate recovers all copies."""
         return self.outcomes.count(Outcome.RECOVERED)
+
+    @property
+    def read(self) -> int:
+        """Number of samples that a server could read, with or without proof."""
+        return int(self.readable.sum())
 
     @property
     def recovery_rate(self) -> float:
@@ -184,17 +207,24 @@ def score(
     ranges = _ranges(true, common=x.ndim > 2)
     # From the smallest entry of each feature, so that a large offset costs no digits.
     low = true.amin(0)
-    nearest = torch.cdist((found - low) / ranges, (true - low) / ranges).argmin(1)
+    scaled = (true - low) / ranges
+    unit = _typical_distance(scaled[exposure.distinct])
+    apart = torch.cdist((found - low) / ranges, scaled) / (unit * math.sqrt(true.shape[1]))
+    nearest = apart.argmin(1)
     gaps = found - true[nearest]
-    distances = _rms(gaps / ranges)
+    # Once more from the gaps themselves: the matrix product above has lost digits.
+    distances = _rms(gaps / ranges) / unit
     right = distances < RIGHT
     inexact = ~right & (distances <= FALSE)
-    nearest = exposure.copies[nearest]
-    matches = torch.where(right, nearest, -1)
+    alike = (apart < RIGHT) & right[:, None]
+    matches = torch.where(right, _match(exposure.copies, nearest, apart, alike), -1)
     stated = recovery.multiplicities
+    copies = exposure.multiplicities[nearest]
+    most = torch.maximum(alike.sum(1), copies)
     labels = None if y is None or y.is_floating_point() else y
-    labels_right, labels_judged = _labels(recovery, labels, exposure, matches)
+    labels_right, labels_judged = _labels(recovery, labels, exposure, matches, alike)
     relative = _rms(gaps) / (float(_rms(true).median()) or 1.0)
+    recovered = torch.cat([matches[right], exposure.copies[alike.any(0).nonzero()[:, 0]]])
     return Score(
         batch_size=len(true),
         matches=matches,
@@ -204,9 +234,10 @@ def score(
         labels_right=labels_right,
         labels_judged=labels_judged,
         unlabelled=0 if labels is None else int((right & ~labels_judged).sum()),
-        multiplicities_wrong=right & (stated > 0) & (stated != exposure.multiplicities[nearest]),
+        multiplicities_wrong=right & (stated > 0) & ((stated < copies) | (stated > most)),
         estimates_hold=relative <= (ESTIMATE_FACTOR * recovery.errors).clamp(min=ESTIMATE_FLOOR),
-        outcomes=_outcomes(exposure, nearest[right], nearest[inexact], signals, needed),
+        outcomes=_outcomes(exposure, recovered, exposure.copies[nearest[inexact]], signals, needed),
+        readable=alike.any(0) | _readable(recovery.unproven, scaled, low, ranges, unit),
         baseline_rate=float(exposure.isolated.double().mean()),
         oracle_rate=exposure.oracle_rate,
     )
@@ -219,14 +250,53 @@ def _ranges(true: Tensor, *, common: bool) -> Tensor:
     varying = own[own > 0]
     like_pixels = bool((varying >= whole / 512).all()) and bool(varying.median() >= whole / 10)
     # Where nothing varies, nothing tells one scale from several.
-    if common or not len(varying) or float(true.abs().max()) <= 1 or like_pixels:
+    if common or not len(varying) or float(true.abs().max()) <= SCALED or like_pixels:
         return torch.full_like(own, whole)
     typical = varying.median()
     return torch.where(own > 0, own.clamp(min=float(SMALLEST * typical)), typical)
 
 
+def _readable(
+    unproven: Unproven, scaled: Tensor, low: Tensor, ranges: Tensor, unit: float
+) -> Tensor:
+    """(batch,) which of the true samples stand among the candidates that were not certified."""
+    found = torch.zeros(len(scaled), dtype=torch.bool)
+    limit = RIGHT * unit * math.sqrt(scaled.shape[1])
+    for some in torch.split(torch.arange(len(unproven)), AT_ONCE):
+        rows = (unproven.samples(some).flatten(1) - low) / ranges
+        found |= (torch.cdist(rows, scaled) < limit).any(0)
+    return found
+
+
+def _typical_distance(rows: Tensor) -> float:
+    """Median root-mean-square difference of two distinct samples, in units of their ranges."""
+    some = rows[:: max(1, math.ceil(len(rows) / MOST_COMPARED))]
+    first, second = torch.triu_indices(len(some), len(some), offset=1)
+    between = torch.cdist(some, some)[first, second] / math.sqrt(rows.shape[1])
+    # The unit of a single sample, and of near-duplicates.
+    return max(float(between.median()) if len(between) else 0.0, SMALLEST_DISTANCE)
+
+
+def _match(copies: Tensor, nearest: Tensor, apart: Tensor, alike: Tensor) -> Tensor:
+    """(n,) the first copy of the true sample that each certified one stands for.
+
+    That is the nearest one; where another certificate has taken it, the nearest of those that are
+    too close to it to be told apart, if one of them is left.
+    """
+    matches = copies[nearest].tolist()
+    taken: set[int] = set()
+    for place, match in enumerate(matches):
+        if match in taken:
+            order = apart[place].argsort().tolist()
+            close = (int(copies[i]) for i in order if alike[place, i])
+            matches[place] = next((first for first in close if first not in taken), match)
+        if bool(alike[place].any()):
+            taken.add(matches[place])
+    return torch.tensor(matches, dtype=torch.long)
+
+
 def _labels(
-    recovery: Recovery, y: Tensor | None, exposure: Exposure, matches: Tensor
+    recovery: Recovery, y: Tensor | None, exposure: Exposure, matches: Tensor, alike: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(n,) whether a matched sample's labels are right, and whether they can be judged."""
     right, judged = torch.zeros(2, len(matches), dtype=torch.bool)
@@ -236,10 +306,11 @@ def _labels(
     for place, (match, (label, counts)) in enumerate(zip(matches.tolist(), stated, strict=True)):
         if match < 0 or (label < 0 and not counts):
             continue
-        true = Counter(y[exposure.copies == match].tolist())
+        own = exposure.copies == match
+        true, close = (Counter(y[samples].tolist()) for samples in (own, own | alike[place]))
         judged[place] = True
         # A label without counts speaks for all copies.
-        right[place] = dict(true) == counts if counts else set(true) == {label}
+        right[place] = true <= Counter(counts) <= close if counts else set(true) == {label}
     return right, judged
 
 

@@ -27,8 +27,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from gradpeel.checks import check_dense, count_not_finite
 from gradpeel.errors import InputError
-from gradpeel.files import Header, Npz, replacing, write_npz
+from gradpeel.files import Header, Npz, is_file, replacing, write_npz
 
 __all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
 
@@ -36,11 +37,12 @@ Reduction = Literal["mean", "sum"]
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 MAX_BYTES = 16 * 2**30
+MAX_BATCH = 10**9 - 1
+MAX_NAME = 10_000
 T = TypeVar("T")
 _FORMAT = "gradpeel-update-1"
 _NPZ_META = "__gradpeel__"
 _META_BYTES = 65_536
-_PARTS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +55,9 @@ class Update:
         reduction: whether the loss was the mean or the sum over the batch.
 
     Raises:
-        InputError: no gradients, mixed or unsupported dtypes, values that are not finite, or a
-            batch size that is neither None nor a positive integer.
+        InputError: no gradients, names that no file could hold, sparse tensors, mixed or
+            unsupported dtypes, values that are not finite, or a batch size that is neither None nor
+            a positive integer.
     """
 
     gradients: Mapping[str, Tensor]
@@ -97,6 +100,8 @@ def save_update(update: Update, path: str | Path) -> Path:
         InputError: another file ending, a dtype npz cannot hold (bfloat16), a name that the formats
             use themselves, or a place that cannot be written.
     """
+    if not isinstance(update, Update):
+        raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
     path = Path(path)
     for name in (_NPZ_META, "__metadata__"):
         if name in update.gradients:
@@ -162,7 +167,7 @@ def load_tensors(
         InputError: missing or damaged file, another format, pickled content, or too large.
     """
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"{path}: no such file")
     if path.suffix not in (".safetensors", ".npz"):
         raise InputError(f"{path}: expected a file ending in .safetensors or .npz")
@@ -224,7 +229,7 @@ def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
 def _whole(path: Path, text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isdecimal() or len(text) > 9:
+    if not text.isdecimal() or len(text) > len(str(MAX_BATCH)):
         raise InputError(f"{path}: batch_size={text!r}: expected a positive integer")
     return int(text)
 
@@ -240,28 +245,42 @@ def _check_update(update: Update, where: str) -> None:
     whole = isinstance(size, int) and not isinstance(size, bool) and size > 0
     if size is not None and not whole:
         raise InputError(f"{where}: batch_size={size!r}: expected a positive integer")
+    if isinstance(size, int) and size > MAX_BATCH:
+        raise InputError(f"{where}: batch_size={size}: expected at most {MAX_BATCH}")
     if update.reduction not in REDUCTIONS:
         raise InputError(f"{where}: reduction={update.reduction!r}: expected one of {REDUCTIONS}")
-    if not update.gradients:
+    gradients: object = update.gradients
+    if not isinstance(gradients, Mapping):
+        kind = type(gradients).__name__
+        raise InputError(f"{where}: gradients of type {kind}: expected tensors by parameter name")
+    if not gradients:
         raise InputError(f"{where}: holds no gradients")
-    for name, tensor in update.gradients.items():
-        if tensor.dtype not in DTYPES:
-            raise InputError(
-                f"{where}: {name}: dtype {tensor.dtype}: "
-                "expected float64, float32, bfloat16 or float16"
-            )
-        if tensor.dtype != update.dtype:
-            raise InputError(
-                f"{where}: {name}: dtype {tensor.dtype}: expected {update.dtype} as the others have"
-            )
-        bad = _not_finite(tensor)
-        if bad:
-            raise InputError(f"{where}: {name}: {bad} of {tensor.numel()} values are not finite")
+    for name, tensor in gradients.items():
+        _check_name(where, name)
+        check_dense(f"{where}: {name}", tensor)
+        _check_gradient(f"{where}: {name}", tensor, update.dtype)
 
 
-def _not_finite(tensor: Tensor) -> int:
-    """How many values are not finite, counted by parts: the tensor may be large."""
-    return sum(int((~torch.isfinite(part)).sum()) for part in torch.chunk(tensor.flatten(), _PARTS))
+def _check_gradient(where: str, gradient: Tensor, dtype: torch.dtype) -> None:
+    if gradient.dtype not in DTYPES:
+        raise InputError(
+            f"{where}: dtype {gradient.dtype}: expected float64, float32, bfloat16 or float16"
+        )
+    if gradient.dtype != dtype:
+        raise InputError(f"{where}: dtype {gradient.dtype}: expected {dtype} as the others have")
+    bad = count_not_finite(gradient)
+    if bad:
+        raise InputError(f"{where}: {bad} of {gradient.numel()} values are not finite")
+
+
+def _check_name(where: str, name: object) -> None:
+    """Refuse a name that a file could not hold, or would give back as another."""
+    if not isinstance(name, str):
+        raise InputError(f"{where}: name {name!r}: expected the name of a parameter")
+    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise InputError(f"{where}: name {name!r}: expected text without NUL and surrogates")
+    if len(name) > MAX_NAME:
+        raise InputError(f"{where}: name of {len(name)} characters: expected at most {MAX_NAME}")
 
 
 def norm(tensors: Mapping[str, Tensor]) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from gradpeel import reporting
 from gradpeel.cli import main
 from gradpeel.update import load_tensors, load_update
 
@@ -41,8 +42,6 @@ KEYS = {
     "max_abs_error",
     "seconds",
 }
-# `gradpeel.report` is the function; the package of that name is found in sys.modules only.
-REPORT = sys.modules["gradpeel.report"]
 SMALL = ("--data", "breast_cancer", "--batch-size", "8", "--neurons", "100")
 
 
@@ -73,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take a second to draw."""
-    monkeypatch.setattr(REPORT, "save_figures", lambda *_, **__: [])
+    monkeypatch.setattr(reporting, "save_figures", lambda *_, **__: [])
 
 
 def test_json_is_one_object_with_the_promised_keys() -> None:
@@ -237,7 +236,10 @@ def test_what_ends_half_way_leaves_nothing(
         raise error
 
     # `gradpeel.audit` is the function; the module of that name is found in sys.modules only.
-    place = {"audit": (sys.modules["gradpeel.audit"], "audit"), "figures": (REPORT, "save_figures")}
+    place = {
+        "audit": (sys.modules["gradpeel.audit"], "audit"),
+        "figures": (reporting, "save_figures"),
+    }
     monkeypatch.setattr(*place[moment], fail)
     finished = run(*SMALL, "--out", "out")
     assert (finished.exit_code, finished.stdout) == (code, "")

@@ -15,14 +15,14 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner, Result
 
 import gradpeel
+from gradpeel import reporting
 from gradpeel.cli import main
 from gradpeel.client import local_update
 from gradpeel.networks import mlp
 from gradpeel.update import save_update
 
-# `gradpeel.report` is the function; the package of that name is found in sys.modules only.
-REPORT = sys.modules["gradpeel.report"]
 AUDIT = "audit --data tiny.npz --batch-size 4 --neurons 20 --out out"
+RUN_ME = 'a") if getattr(__import__("os"), "mkdir")("out") else getattr(self, "1'
 PEEL = "peel update.safetensors --weights model.safetensors --samples out"
 
 TABLE = [
@@ -47,6 +47,8 @@ TABLE = [
     (f"{AUDIT} --batch-size 25", "batch_size=25: tiny has 24 training samples"),
     ("audit --data digits --features raw --out out", "features='raw': digits holds pixels"),
     # the network and the design
+    (f"{AUDIT} --neurons {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
+    (f"{AUDIT} --hidden {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
     (f"{AUDIT} --hidden 0", "hidden='0': expected positive integers such as 256,128"),
     (f"{AUDIT} --hidden wide", "hidden='wide': expected positive integers such as 256,128"),
     (f"{AUDIT} --noise -1", "noise=-1.0: expected a number of at least 0"),
@@ -90,6 +92,7 @@ TABLE = [
         PEEL.replace("model.s", "head.s"),
         "update: '2.bias': the model has no such parameter (where",
     ),
+    (PEEL.replace("model.s", "code.s"), "code.safetensors: not a multilayer perceptron: a"),
     (f"{PEEL} --batch-size 0", "update.safetensors: says batch_size=4 but 0 was given"),
     (
         PEEL.replace("update.s", "bare.s") + " --batch-size 0",
@@ -166,6 +169,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     save_file(torch.nn.Conv2d(1, 2, 3).state_dict(prefix="0."), "conv.safetensors")
     save_file(torch.nn.Linear(6, 3).state_dict(prefix="0."), "line.safetensors")
     save_file({"0.weight": head["0.weight"]}, "lone.safetensors")
+    # torch.fx writes the names of modules into source code, which it runs.
+    layers = {"0": (20, 6), "1": (5, 20), RUN_ME: (3, 5)}
+    code = {f"{name}.weight": torch.ones(shape) for name, shape in layers.items()}
+    code |= {f"{name}.bias": torch.ones(shape[0]) for name, shape in layers.items()}
+    save_file(code, "code.safetensors")
     return tmp_path
 
 
@@ -209,7 +217,7 @@ def test_a_wrong_value_of_an_option_is_told_in_one_line(files: Path, command: st
 def test_the_commands_of_the_table_work_when_nothing_is_wrong(
     monkeypatch: pytest.MonkeyPatch, good: str
 ) -> None:
-    monkeypatch.setattr(REPORT, "save_figures", lambda *_, **__: [])
+    monkeypatch.setattr(reporting, "save_figures", lambda *_, **__: [])
     finished = run(good)
     assert finished.exit_code == 0
     assert Path("out").is_dir()

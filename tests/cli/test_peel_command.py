@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import shutil
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
+from gradpeel import reporting
 from gradpeel.cli import main
 from gradpeel.datasets import draw_batch, load
 
-# `gradpeel.report` is the function; the package of that name is found in sys.modules only.
-REPORT = sys.modules["gradpeel.report"]
 FILES = ("update.safetensors", "model.safetensors")
 
 
@@ -26,7 +24,7 @@ def run(*options: str) -> Result:
 
 def audit(out: Path, *options: str) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(REPORT, "save_figures", lambda *_, **__: [])
+        patch.setattr(reporting, "save_figures", lambda *_, **__: [])
         argv = ["audit", "--data", "digits", *options, "--out", str(out), "--json"]
         finished = CliRunner().invoke(main, argv)
     numbers: dict[str, Any] = json.loads(finished.stdout)

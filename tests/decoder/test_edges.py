@@ -42,7 +42,7 @@ def test_an_empty_look_at_a_tail_that_takes_no_empty_batch() -> None:
     tail = [nn.Linear(30, 12), nn.ReLU(), Reshaping(), nn.Linear(12, 4)]
     model = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), *tail).double()
     x, y = make_batch(40, 25, 4)
-    assert peel(model, local_update(model, x, y)).batch_size == 25
+    assert peel(model, local_update(model, x, y)).batch_size.value == 25
 
 
 def test_what_is_learned_in_front_does_not_speak_against_completeness() -> None:
@@ -77,7 +77,7 @@ def test_labels_that_weigh_nothing(hidden: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("apart", [0.01, 0.05])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_mixtures_of_samples_that_fire_alike_are_no_samples(seed: int, apart: float) -> None:
     # Each neuron hands out another mixture of the two; one of them may happen to fit some label.
     torch.manual_seed(seed)

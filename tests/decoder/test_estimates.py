@@ -47,8 +47,11 @@ def audits(
     return done
 
 
-def check(done: list[Audit]) -> None:
-    """Nothing false, nobody twice, and every estimate holds."""
+def check(done: list[Audit], *, proven: bool = True) -> None:
+    """Nothing false, nobody twice, and every estimate holds.
+
+    Where nothing can be `proven`, samples are read all the same.
+    """
     ratios = []
     for found in done:
         assert found.score.false_certificates == found.score.repeats == 0
@@ -64,7 +67,10 @@ def check(done: list[Audit]) -> None:
             f"the stated ones"
         )
     ratio = torch.cat(ratios)
-    assert len(ratio)
+    assert all(found.score.read >= 1 for found in done)
+    assert len(ratio) or not proven
+    if not len(ratio):
+        return
     # Some are below the floor under which nobody asks; but not many.
     assert float((ratio <= ESTIMATE_FACTOR).double().mean()) > 0.97
     # And they are no idle boast of modesty.

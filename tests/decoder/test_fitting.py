@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gradpeel.decoder.fitting import Fit, fit_equations
+from gradpeel.decoder.least_squares import Fit, fit_equations
 
 
 @dataclass(frozen=True)

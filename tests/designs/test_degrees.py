@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from gradpeel.designs import RobustSoliton, ideal_soliton
+from gradpeel.designs.degrees import check_soliton
 from gradpeel.errors import InputError
 
 
@@ -52,6 +54,12 @@ def test_spike_beyond_the_batch_leaves_only_the_low_degree_part() -> None:
     share = 0.05 * math.log(7.5) * math.sqrt(3) / 3
     mass = np.array([1 / 3 + share, 1 / 2 + share / 2, 1 / 6 + share / 3])
     np.testing.assert_allclose(RobustSoliton().probabilities(3), mass / mass.sum(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("c", [1e-15, 5e-324])
+def test_a_spike_beyond_all_degrees_leaves_the_ideal_soliton(c: float) -> None:
+    np.testing.assert_allclose(RobustSoliton(c).probabilities(100), ideal_soliton(100), rtol=1e-9)
+    assert RobustSoliton(c, delta=0.99).probabilities(1).tolist() == [1.0]
 
 
 def test_no_place_for_the_perturbation_leaves_the_ideal_soliton() -> None:
@@ -109,6 +117,15 @@ def test_draws_are_reproducible() -> None:
         (lambda: RobustSoliton(c=0.0), "c=0.0: expected a positive number"),
         (lambda: RobustSoliton(c=math.nan), "c=nan: expected a positive number"),
         (lambda: RobustSoliton(c=math.inf), "c=inf: expected a positive number"),
+        (lambda: RobustSoliton(c=cast("float", "1")), "c='1': expected a positive number"),
+        (
+            lambda: RobustSoliton(delta=cast("float", None)),
+            "delta=None: expected a number above 0 and below 1",
+        ),
+        (
+            lambda: check_soliton((0.05, 0.4)),
+            "soliton=(0.05, 0.4): expected a gradpeel.designs.RobustSoliton",
+        ),
         (lambda: RobustSoliton(delta=0.0), "delta=0.0: expected a number above 0 and below 1"),
         (lambda: RobustSoliton(delta=1.0), "delta=1.0: expected a number above 0 and below 1"),
     ],

@@ -160,6 +160,18 @@ def _refuse(x: Tensor) -> Tensor:
             "construction='odd': expected 'independent' or 'mirrored'",
         ),
         (
+            lambda: SolitonData(cast("Tensor", None)),
+            "auxiliary of type NoneType: expected a torch.Tensor",
+        ),
+        (
+            lambda: SolitonData(torch.zeros(2, 3).to_sparse()),
+            "auxiliary: a sparse tensor: expected a dense one, such as to_dense() gives",
+        ),
+        (
+            lambda: SolitonData(torch.zeros(2, 3), soliton=cast("RobustSoliton", None)),
+            "soliton=None: expected a gradpeel.designs.RobustSoliton",
+        ),
+        (
             lambda: SolitonData(torch.zeros(2, 3), sigma=0.0),
             "sigma=0.0: expected a positive number",
         ),

@@ -101,6 +101,10 @@ def test_degrees_come_from_the_soliton() -> None:
             "construction='': expected 'independent' or 'mirrored'",
         ),
         (
+            lambda: SolitonFree(soliton=cast("RobustSoliton", 0.05)),
+            "soliton=0.05: expected a gradpeel.designs.RobustSoliton",
+        ),
+        (
             lambda: _shape(SolitonFree(), 2, 2, batch_size=0),
             "batch_size=0: expected a positive integer",
         ),

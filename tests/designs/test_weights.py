@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_seeds_reproduce(construction: Construction) -> None:
     assert not np.array_equal(one, other)
 
 
-def _draw(construction: str, **settings: float) -> Callable[[], object]:
+def _draw(construction: str, **settings: Any) -> Callable[[], object]:
     return lambda: draw_weights(
         cast("Construction", construction), 2, 2, np.random.default_rng(0), **settings
     )
@@ -95,6 +95,9 @@ def _draw(construction: str, **settings: float) -> Callable[[], object]:
             _draw("mirrored", scale=float("nan")),
             "scale=nan: expected a number above 0 and at most 1",
         ),
+        (_draw("mirrored", scale=None), "scale=None: expected a number above 0 and at most 1"),
+        (_draw("independent", sigma="1"), "sigma='1': expected a positive number"),
+        (_draw("independent", sigma=10**400), f"sigma={10**400}: expected a positive number"),
         (_draw("independent", sigma=0.0), "sigma=0.0: expected a positive number"),
         (_draw("independent", sigma=float("inf")), "sigma=inf: expected a positive number"),
     ],

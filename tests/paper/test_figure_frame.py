@@ -15,7 +15,7 @@ from gradpeel.errors import InputError
 from gradpeel.networks import mlp
 from gradpeel.paper.figures.frame import COLUMN, PAGE, framed
 from gradpeel.paper.figures.runs import check_pictures, exposed, title_of, with_notes
-from gradpeel.report.style import png
+from gradpeel.reporting.style import png
 
 LONG = "Words of a caption that goes on for much longer than one line has room for, " * 6
 

@@ -13,7 +13,7 @@ from gradpeel.datasets import Dataset
 from gradpeel.designs import Design, Passive, TrapWeights
 from gradpeel.paper.figures import board, firing_patterns, firing_probabilities
 from gradpeel.paper.figures.runs import audited, exposed
-from gradpeel.report.board import FIRES, GOING, GONE, _rgb
+from gradpeel.reporting.board import FIRES, GOING, GONE, _rgb
 
 
 def test_patterns_are_the_grids_dense_rows_on_top(digits: Dataset) -> None:

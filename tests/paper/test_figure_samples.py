@@ -15,7 +15,7 @@ from gradpeel.designs import Passive
 from gradpeel.errors import InputError
 from gradpeel.paper.figures import means, seeds, teaser
 from gradpeel.paper.figures.runs import audited, exposed
-from gradpeel.report.matching import found_at
+from gradpeel.reporting.matching import found_at
 
 
 def shown(figure: Figure, number: int) -> NDArray[np.float64]:

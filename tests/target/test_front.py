@@ -153,6 +153,12 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: Normalise(0.0, [1.0, 0.0]), "std=[1.0, 0.0]: expected positive values"),
     (lambda: Normalise(0.0, math.inf), "std=inf: expected finite values"),
+    (lambda: Normalise("0", 1.0), "mean of type str: expected a tensor of numbers"),  # type: ignore[arg-type]
+    (lambda: Normalise(0.0, None), "std of type NoneType: expected a tensor of numbers"),  # type: ignore[arg-type]
+    (
+        lambda: Normalise([], 1.0),
+        "mean of shape (0,): expected a number or one value a channel or feature",
+    ),
     (lambda: Normalise(math.nan, 1.0), "mean=nan: expected finite values"),
     (
         lambda: Normalise([0.0, 1.0], [1.0, 1.0, 1.0]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,33 @@ class ByHand(nn.Linear):
 def tied() -> nn.Module:
     model = nn.Sequential(dense(8, 8), nn.ReLU(), nn.Linear(8, 8))
     model[2].weight = model[0].weight
+    return model
+
+
+HOSTILE = 'a") if open(str(1 / 0)) else getattr(self, "one'
+
+
+def with_parameter(name: str) -> nn.Module:
+    model = nn.Sequential(dense(), nn.ReLU(), nn.Linear(8, 4))
+    model.register_parameter(name, nn.Parameter(torch.ones(1)))
+    return model
+
+
+def spoilt(*names: str | float) -> nn.Module:
+    """A network with a value that is not finite in each of some tensors; NaN by default."""
+    layers = [dense(), nn.ReLU(), nn.Linear(8, 4), nn.BatchNorm1d(4)]
+    model = nn.Sequential(*layers).eval()
+    value = next((name for name in names if isinstance(name, float)), torch.nan)
+    with torch.no_grad():
+        for name in names:
+            if isinstance(name, str):
+                model.state_dict()[name].view(-1)[0] = value
+    return model
+
+
+def masked(value: float) -> nn.Module:
+    model = Written(lambda n, x: n.two(torch.relu(n.one(x)) + n.mask))
+    model.register_buffer("mask", torch.tensor([value] + 7 * [0.0]))
     return model
 
 
@@ -486,6 +514,67 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
             NOT_YET("Quantised '0' in front of the target: gradpeel cannot undo it"),
         ],
     ),
+    "a name that would be run as code": (
+        lambda: nn.Sequential(
+            OrderedDict([("one", dense()), ("relu", nn.ReLU()), (HOSTILE, nn.Linear(8, 4))])
+        ),
+        [NOT_YET(f"{HOSTILE!r} cannot be written in a line of code, as torch.fx does: rename it")],
+    ),
+    "a parameter with such a name": (
+        lambda: with_parameter("x\n"),
+        [NOT_YET("'x\\n' cannot be written in a line of code, as torch.fx does: rename it")],
+    ),
+    "a keyword for a name": (
+        lambda: Written(lambda n, x: n.two(n.one(x).relu()), **{"lambda": dense()}),
+        [NOT_YET("'lambda' cannot be written in a line of code, as torch.fx does: rename it")],
+    ),
+    "NaN in the target": (
+        lambda: spoilt("0.weight"),
+        [SETTING("'0.weight': 1 of 96 values are not finite: load weights that are")],
+    ),
+    "infinity in the tail": (
+        lambda: spoilt("2.bias", torch.inf),
+        [SETTING("'2.bias': 1 of 4 values are not finite: load weights that are")],
+    ),
+    "NaN everywhere": (
+        lambda: spoilt("0.weight", "0.bias", "2.weight"),
+        [
+            SETTING(
+                "'0.weight': 1 of 96 values are not finite (and those of 2 more): "
+                "load weights that are"
+            )
+        ],
+    ),
+    "NaN in what batch norm counted": (
+        lambda: spoilt("3.running_var"),
+        [SETTING("'3.running_var': 1 of 4 values are not finite: load weights that are")],
+    ),
+    "infinity in what batch norm counted": (
+        lambda: spoilt("3.running_mean", torch.inf),
+        [SETTING("'3.running_mean': 1 of 4 values are not finite: load weights that are")],
+    ),
+    "NaN in a mask": (
+        lambda: masked(torch.nan),
+        [SETTING("'mask': 1 of 8 values are not finite: load weights that are")],
+    ),
+    "parameters of eight bits": (
+        lambda: nn.Sequential(dense(), nn.ReLU(), nn.Linear(8, 4)).to(torch.float8_e5m2),
+        [
+            NOT_YET("parameter '0.weight' is of torch.float8_e5m2"),
+        ],
+    ),
+    "an output without columns": (
+        lambda: quietly(lambda: nn.Sequential(dense(), nn.ReLU(), nn.Linear(8, 0))),
+        [NOT_YET("4 samples give the output (4, 0) of torch.float32: expected (4, classes)")],
+    ),
+    "no neurons": (
+        lambda: quietly(lambda: nn.Sequential(dense(12, 0), nn.ReLU(), nn.Linear(0, 4))),
+        [NEVER("Linear '0' has 12 inputs and 0 outputs: there is nothing to read")],
+    ),
+    "no features": (
+        lambda: quietly(lambda: nn.Sequential(dense(0), nn.ReLU(), nn.Linear(8, 4))),
+        [NEVER("Linear '0' has 0 inputs and 8 outputs: there is nothing to read")],
+    ),
     "compiled": (
         lambda: quietly(lambda: torch.jit.script(nn.Sequential(dense(), nn.ReLU()))),
         [NOT_YET("the model is compiled by torch.jit")],
@@ -530,3 +619,12 @@ def test_a_network_is_refused_with_every_reason(
     with pytest.raises(ModelRefusedError) as caught:
         split(make())
     assert [(type(r), str(r)) for r in caught.value.reasons] == [(type(r), str(r)) for r in reasons]
+
+
+def test_what_the_forward_pass_does_not_use_may_hold_anything() -> None:
+    model = spoilt("3.running_mean")
+    assert split(model.train()).neurons == 8  # batch norm goes by the batch
+    unused = Written(lambda n, x: n.two(n.one(x).relu()), spare=dense())
+    nn.init.constant_(unused.get_parameter("spare.weight"), torch.nan)
+    assert split(unused).neurons == 8
+    assert split(masked(-torch.inf)).neurons == 8  # a mask may well be made of it

@@ -315,7 +315,7 @@ def audit_command(
     if as_json:
         typer.echo(to_json(numbers))
     else:
-        from gradpeel.report import summary  # noqa: PLC0415
+        from gradpeel.reporting import summary  # noqa: PLC0415
 
         Console().print(summary(result, data=dataset.name))
     if out is not None and not quiet:
@@ -342,8 +342,8 @@ def _write(
     from safetensors.torch import save  # noqa: PLC0415
 
     from gradpeel.files import write_files  # noqa: PLC0415
-    from gradpeel.report import save_figures  # noqa: PLC0415
-    from gradpeel.report.page import report  # noqa: PLC0415
+    from gradpeel.reporting import save_figures  # noqa: PLC0415
+    from gradpeel.reporting.page import report  # noqa: PLC0415
     from gradpeel.update import save_update  # noqa: PLC0415
 
     (folder / "result.json").write_text(to_json(numbers, indent=2) + "\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from gradpeel.report.words import counted, duration, printable
+from gradpeel.reporting.words import counted, duration, printable
 
 if TYPE_CHECKING:
     from gradpeel.sweeps import Progress

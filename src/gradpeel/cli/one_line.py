@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import typer
@@ -13,6 +14,7 @@ __all__ = ["OneLineErrors"]
 
 REFUSED = 2
 INTERRUPTED = 130
+LONGEST, HEAD = 300, 80
 
 
 class OneLineErrors(TyperGroup):
@@ -50,13 +52,18 @@ class OneLineErrors(TyperGroup):
 
 
 def _printable(text: str) -> str:
-    r"""Names come from files: no line breaks, no escape sequences.
+    r"""Names come from files: no line breaks, no escape sequences, and none that fills the screen.
 
     Example:
+        >>> len(_printable(f"{5000 * 'x'}: no such file"))
+        176
         >>> _printable("a\n\x1b[2J é")
         'a\\n\\x1b[2J é'
     """
-    return "".join(
+    visible = "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
         for letter in text
+    )
+    return re.sub(
+        rf"\S{{{LONGEST},}}", lambda name: f"{name[0][:HEAD]}...{name[0][-HEAD:]}", visible
     )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gradpeel.errors import InputError
+from gradpeel.files import check_path
 
 __all__ = ["private_directory", "to_json"]
 
@@ -32,6 +33,7 @@ def private_directory(path: Path) -> Iterator[Path]:
         InputError: `path` is a file, a directory that holds something, or in a place that cannot
             be written to.
     """
+    check_path(path)
     exists = path.is_dir()
     if exists and any(path.iterdir()):
         raise InputError(f"{path}: holds files: expected a new or an empty directory")

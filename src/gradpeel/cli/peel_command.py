@@ -146,7 +146,7 @@ def peel_command(
     if as_json:
         typer.echo(to_json(_numbers(sent, recovery, classes=classes, seconds=seconds)))
     else:
-        from gradpeel.report import peel_summary  # noqa: PLC0415
+        from gradpeel.reporting import peel_summary  # noqa: PLC0415
 
         Console().print(peel_summary(recovery, classes=classes))
     if samples is not None:
@@ -197,7 +197,7 @@ def _numbers(
         "recovered_by_class": recovery.count_labels(classes).tolist() if labelled else None,
         **recovery.as_dict(),
         "max_residual": _largest(recovery.residuals),
-        "max_chance": _largest(recovery.chances),
+        "min_score": float(recovery.scores.min()) if len(recovery) else None,
         "max_error": _largest(recovery.errors),
         "seconds": seconds,
     }

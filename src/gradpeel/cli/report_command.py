@@ -43,8 +43,8 @@ def report_command(
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     # The page needs torch only because the package does; --help need not wait for it.
     from gradpeel.files import write_files  # noqa: PLC0415
-    from gradpeel.report.page import PAGE, VALUES, Report  # noqa: PLC0415
-    from gradpeel.report.page.sweep_page import sweep_html  # noqa: PLC0415
+    from gradpeel.reporting.page import PAGE, VALUES, Report  # noqa: PLC0415
+    from gradpeel.reporting.page.sweep_page import sweep_html  # noqa: PLC0415
     from gradpeel.sweeps import is_sweep, read_results  # noqa: PLC0415
 
     if is_sweep(directory):

@@ -63,9 +63,9 @@ def sweep_command(
     samples = "drawn"           # or "first", as in the paper's script
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     from gradpeel.files import write_files  # noqa: PLC0415
-    from gradpeel.report.page import PAGE  # noqa: PLC0415
-    from gradpeel.report.page.sweep_page import sweep_html  # noqa: PLC0415
-    from gradpeel.report.sweep_summary import sweep_summary  # noqa: PLC0415 -- slow to import
+    from gradpeel.reporting.page import PAGE  # noqa: PLC0415
+    from gradpeel.reporting.page.sweep_page import sweep_html  # noqa: PLC0415
+    from gradpeel.reporting.sweep_summary import sweep_summary  # noqa: PLC0415 -- slow to import
     from gradpeel.sweeps import read_plan, sweep  # noqa: PLC0415
 
     wanted = read_plan(plan)

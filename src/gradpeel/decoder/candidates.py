@@ -2,7 +2,8 @@
 
 Merging (paper, "Deduplication") compares every candidate with its neighbours along one random
 direction, so it is linear in their number up to a sort; the paper compares all pairs. That takes no
-more of a candidate than one number; most of them are never formed (see `gradpeel.decoder.glance`).
+more of a candidate than one number; most of them are never formed, see
+`gradpeel.decoder.prefilter`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual, rms
-from gradpeel.decoder.tolerances import MERGE
 
 __all__ = ["Candidates", "Readings", "find", "gather"]
 
@@ -139,9 +140,9 @@ def _merge(along: Tensor, error: Tensor, apart: Callable[[Tensor, Tensor], Tenso
         rest, first = rest[follows], first[follows]
         if not len(rest):
             break
-        same = apart(rest, first) <= MERGE * (error[rest] + error[first])
+        same = apart(rest, first) <= LIMITS.merge * (error[rest] + error[first])
         # A vague one agrees with many; it must not stand back for a clear one that is a mixture.
-        same &= error[rest] <= MERGE * error[first]
+        same &= error[rest] <= LIMITS.merge * error[first]
         lead = lead.index_copy(0, rest[same], first[same])
         # Who shares the key with the first of a run, but is another vector, may be one with others.
         rest = rest[~same]
@@ -153,7 +154,7 @@ def _first_in_run(along: Tensor, error: Tensor) -> Tensor:
     count = torch.arange(len(along), device=along.device)
     by_key = torch.argsort(along, stable=True)
     # Errors of a row's entries are independent, so along a unit direction they count once.
-    far = along[by_key].diff() > MERGE * (error[by_key][1:] + error[by_key][:-1])
+    far = along[by_key].diff() > LIMITS.merge * (error[by_key][1:] + error[by_key][:-1])
     run = torch.zeros_like(count)
     run[by_key[1:]] = far.long().cumsum(0)
     return torch.full_like(count, len(count)).scatter_reduce(0, run, count, "amin")[run]

@@ -1,44 +1,49 @@
 """The certificate: evidence, without ground truth, that a candidate is a real sample.
 
 A neuron that a single unrecovered sample fires hands out that sample; any other live neuron hands
-out a mixture (paper, section "Certification"). The two are told apart in two ways. Where loss and
-tail are known, the candidate is simulated: its own forward and backward pass must explain the
-residual it was read from. Where they are not, its sensitivities, as the next layer's gradient
-measures them or as they follow from where it fires, must lie in the column space of the update.
-The published rule is one scalar equation with an absolute tolerance, which is wrong in both
-directions: it lets through mixtures whose gradient is small and turns away samples whose gradient
-is large. Here every comparison is relative to a tracked error.
+out a mixture (paper, section "Certification"). The published rule is one scalar equation with an
+absolute tolerance, which is wrong in both directions. Here every comparison is relative to a
+tracked error, and evidence counts only as far as it tells a sample from a mixture of samples that
+share its label and fire alike: with a nearly linear tail these satisfy all equations of the next
+layer together. They do not weigh what one sample weighs.
 
-Formal guarantees, for an accepted candidate read from neuron j:
+Formal guarantees for an accepted candidate that was read from neuron j:
 
 - Firing. It fires at j.
-- Bias equation. With its labels it predicts the residual bias of *every* neuron whose candidate is
-  the same vector, within SLACK times the tracked error there.
+- Weight. With its label it has the weight of one sample, at *every* neuron that hands out the same
+  vector, within `slack` times the tracked error there. What one sample weighs is learned from the
+  update itself, from candidates that cannot be groups (see `gradpeel.decoder.share`); a stated
+  batch size is no evidence.
+- Groups. With m times that weight it is m copies of one sample: members of a group would be no
+  farther than `copies` from it (see `gradpeel.decoder.evidence.groups`). Otherwise it is not
+  accepted, but reported as a group.
 - Next layer. Where the tail begins with a Linear whose gradient came along, it predicts that
-  layer's whole residual at j, an equation for each output, within SLACK times their tracked error.
+  layer's whole residual at j, one equation per output, within `slack` times their tracked error.
 - Support. It has no sensitivity above the error at a neuron whose residual is already zero.
-- Weight of evidence. The chance that a mixture would satisfy these equations as well as it does is
-  at most CHANCE: the number of labels tried times the product of the relative mismatches, entries
-  too small to tell counting for nothing, and further neurons no more than loss gradients can be
-  told apart. Where that is not enough, its sensitivities must lie in the column space of the update
-  (see `gradpeel.decoder.structure`).
-- Response. Equations count only as far as the loss gradient responds to the candidate.
+- Enough evidence. The relative mismatches of the equations that count, multiplied with each other
+  and with the number of labels tried, are at most `chance`: entries too small to tell count for
+  nothing, further neurons no more than loss gradients can be told apart, and all of them only as
+  far as the loss gradient responds to the candidate. Where that is not enough, its sensitivities
+  must lie in the column space of the update (see `gradpeel.decoder.evidence.structure`). This is a
+  score with a threshold, not a probability.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
-  the update, nearer than LARGEST of what random ones would, in so many equations that the chance is
-  at most CHANCE.
-- Exactness. Its error, corrected by how well the equations hold, is at most EXACT.
-- Relativity. Multiplying the whole update by a constant, together with the loss, changes no
-  verdict.
+  the update, nearer than `outside` of what random ones would, in enough equations.
+- Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
+- Relativity. Multiplying the whole update by a constant changes no verdict.
 
-When a cascade has stalled the loop asks once more, not strictly: then mismatches of the bias and
-next-layer equations up to half the digits of the update are accepted too, as a trace of a sample
-with next to no gradient; all else holds. At the very end one candidate at a time may be subtracted
-on trial whose evidence falls short of CHANCE but not of SPECULATIVE: it stays only if what follows
-from it makes up for that (see `gradpeel.decoder.ledger.Ledger.followers`). The loop adds four
-guarantees: no sample is accepted twice, none outside a declared data range, none whose numbers are
-not those it was certified by, and none by its structure that fires exactly the same neurons as
-another that was certified or that several neurons hand out. What is not promised: a sample that
-does not come back is not thereby safe.
+Assumptions. Some sample that was read stands in the batch once. Two samples differ in a way that
+the layer can see: a difference orthogonal to all its weights leaves no trace in any update. Where
+the tail is unknown, no two samples fire exactly the same neurons.
+
+When a cascade has stalled the loop asks once more, not strictly: then mismatches up to half the
+digits of the update are accepted too, as a trace of a sample with next to no gradient; all else
+holds. At the very end one candidate at a time may be subtracted on trial whose evidence falls
+short of `chance` but not of `speculative`: it stays only if what follows from it makes up for that
+(see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds four guarantees: no sample is
+accepted twice, none outside a declared data range, none whose numbers are not those it was
+certified by, and none by its structure that fires exactly the same neurons as another that was
+certified or that several neurons hand out. What is not promised: a sample that does not come back
+is not thereby safe.
 """
 
 from __future__ import annotations
@@ -49,26 +54,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gradpeel.decoder.backward import Backward, Simulated
 from gradpeel.decoder.candidates import Candidates
-from gradpeel.decoder.labelling import MOST_COPIES
-from gradpeel.decoder.measuring import measure_c, measure_v, trespassers
-from gradpeel.decoder.peeled import Peeled, typical
+from gradpeel.decoder.evidence.equations import Equations, tail_equations
+from gradpeel.decoder.evidence.groups import distance_between, radius_of_groups
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.structure import LARGEST, Structure
-from gradpeel.decoder.tolerances import CHANCE, EXACT, KINK, LOOSEST, SLACK
+from gradpeel.decoder.sample_block import SampleBlock, typical
+from gradpeel.decoder.sensitivities import measure_c, measure_v, trespassers
+from gradpeel.decoder.simulate import Backward, Simulated
 
-__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail", "next_layer"]
-
-_PART = 1e-3
-"""Sensitivities below this part of the typical one are none."""
-
-_WHOLE = 0.995
-"""Share of the neurons that fire at which sensitivities must be found."""
-
-_PRESENT = 0.25
-"""The same where dropout may hide some."""
+__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +76,11 @@ class Verdicts:
         accepted: (n,) mask.
         sound: (n,) mask of those that hold but for the weight of their evidence.
         vague: (n,) mask of those that nothing speaks against but their own error.
+        groups: (n,) mask of those that weigh as much as several samples, which may lie apart.
+        radius: (n,) how far such members may be from their mean, relative to the typical size of a
+            sample; 0 for a single one.
         mismatch: (n,) worst relative mismatch over all equations.
-        chance: (n,) probability that a mixture would do as well.
+        chance: (n,) the precision to which the equations that count hold, all together: a score.
         equations: (n,) number of equations that count.
         evidence: for each the kinds of evidence.
         peeled: what subtracting each candidate needs.
@@ -89,11 +89,13 @@ class Verdicts:
     accepted: Tensor
     sound: Tensor
     vague: Tensor
+    groups: Tensor
+    radius: Tensor
     mismatch: Tensor
     chance: Tensor
     equations: Tensor
     evidence: tuple[Evidence, ...]
-    peeled: Peeled
+    peeled: SampleBlock
 
     def pick(self, mask: Tensor) -> Verdicts:
         """Those of some of the candidates."""
@@ -101,6 +103,8 @@ class Verdicts:
             accepted=self.accepted[mask],
             sound=self.sound[mask],
             vague=self.vague[mask],
+            groups=self.groups[mask],
+            radius=self.radius[mask],
             mismatch=self.mismatch[mask],
             chance=self.chance[mask],
             equations=self.equations[mask],
@@ -138,102 +142,123 @@ def certify_by_tail(
     # The label is fitted to the bias; the gradient at the logits shows it too, if it came along.
     tried = 1 if residual.has_next and backward.ends_at_next_layer else backward.classes
     if counts is not None:
-        tried = MOST_COPIES * backward.classes
+        tried = LIMITS.copies_tried * backward.classes
         glanced = backward.simulate(activations, counts)
     elif glanced is None:
         glanced = backward.glance(activations, candidates.neurons, residual.bias)
     simulated = backward.finish(glanced)
-    allowed = simulated.error(candidates.error + residual.resolution, residual.resolution)
-
-    c = simulated.c * fires
-    usual = typical(c)
-    bias, again = _bias_equation(candidates, residual, c, usual, allowed)
-    tests = [bias]
-    if residual.has_next:
-        tests.append(_next_layer(candidates, residual, activations, simulated.v, allowed))
-        parallel = tests[1].chance
-    else:
-        gap = bias.mismatch.clamp(min=residual.resolution) * simulated.margin
-        parallel = _luck(simulated.gradient.abs(), gap).prod(1)
-    units = torch.stack([test.units for test in tests]).amax(0)
-    mismatch = torch.stack([test.mismatch for test in tests]).amax(0)
-    chance = tried * torch.stack([test.chance for test in tests]).prod(0)
-    # Several neurons hand out the same mixture only if the loss gradients in it are parallel; then
-    # what holds at one of them holds at all.
-    chance = chance * torch.maximum(again, parallel)
-    # A prediction that is certain and wrong has p - e_y = +-1 at two classes, whatever the sample,
-    # so that mixtures such as a + b - c satisfy the equations to the last digit. As far as the loss
-    # gradient does not respond to the candidate they prove nothing; the structure must.
-    chance = chance / simulated.response.clamp(torch.finfo(z.dtype).tiny, 1.0)
-
+    allowed = backward.error(simulated, candidates.error + residual.resolution, residual.resolution)
+    found = tail_equations(candidates, residual, backward, simulated, allowed)
     # The equations measure the error too: how far they are off, in units of the tracked error,
     # corrects it, so that neither pessimism nor a trace of another sample piles up unseen.
-    correction = (2 * units).clamp(min=0.25)
+    correction = (2 * found.units).clamp(min=0.25)
     error = candidates.error * correction + residual.resolution
-    doubt = z.abs() <= KINK * error[:, None] * residual.spread
-    explained = units <= SLACK
+    block = _block(candidates, residual, backward, simulated, error=error, off=allowed * correction)
+    c = simulated.c * fires
+    explained = found.units <= LIMITS.slack
     if not strict:
-        explained |= mismatch <= math.sqrt(residual.grain)
+        explained |= found.mismatch <= math.sqrt(residual.grain)
+    doubt = z.abs() <= LIMITS.kink * error[:, None] * residual.spread
     explained &= ~trespassers(residual, c * ~doubt)
-    sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
-    equations = torch.stack([test.equations for test in tests]).sum(0)
-    helped = _ask_structure(structure, c, sound, chance, equations)
-    accepted = sound & (chance <= CHANCE)
+    sound = explained & (found.mismatch <= LIMITS.loosest) & (error <= LIMITS.exact)
+    # What weighs as much as several samples is copies of one only if they cannot lie apart.
+    several = sound & (simulated.counts.sum(1) > 1)
+    few = candidates.pick(several)
+    apart = radius_of_groups(
+        few, residual, backward, structure, counts=simulated.counts[several]
+    ).each
+    radius = torch.zeros_like(error).masked_scatter(several, apart)
+    near = LIMITS.copies
+    if bool(several.any()):
+        near = min(near, LIMITS.apart * distance_between(candidates, residual))
+    alone = radius <= near
+    chance, equations, helped = _ask_structure(structure, c, sound, tried, found)
+    proven = chance <= LIMITS.chance
+    kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
+    return Verdicts(
+        accepted=sound & proven & alone,
+        sound=sound & alone,
+        vague=explained & ~(sound & proven),
+        groups=sound & proven & ~alone,
+        radius=radius,
+        mismatch=found.mismatch,
+        chance=chance,
+        equations=equations,
+        evidence=tuple(kinds | Evidence.STRUCTURE if more else kinds for more in helped.tolist()),
+        peeled=block,
+    )
 
-    v, unmasked, off = simulated.v, simulated.c, allowed * correction
+
+def _block(
+    candidates: Candidates,
+    residual: Residual,
+    backward: Backward,
+    simulated: Simulated,
+    *,
+    error: Tensor,
+    off: Tensor,
+) -> SampleBlock:
+    """What subtracting simulated candidates needs, measured where that is more exact.
+
+    Args:
+        candidates: the candidates.
+        residual: the residual they were read from.
+        backward: the client's backward pass behind the target.
+        simulated: the candidates with their labels.
+        error: (n,) relative error of the candidates.
+        off: (n,) relative error of what is simulated.
+    """
+    z = candidates.pre_activations
+    fires = z > 0
+    usual = typical(simulated.c * fires)
+    v, unmasked = simulated.v, simulated.c
     layer = backward.tail.next_layer
     if layer is not None and residual.has_next:
-        measured, measured_off = measure_v(candidates, residual, activations, error)
+        measured, measured_off = measure_v(candidates, residual, z * fires, error)
         better = measured_off < off
         v = torch.where(better[:, None], measured, v)
         off = torch.where(better, measured_off, off)
         unmasked = v @ layer.weight
-        c = unmasked * fires
-    kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
-    return Verdicts(
-        accepted=accepted,
-        sound=sound,
-        vague=explained & ~accepted,
-        mismatch=mismatch,
-        chance=chance,
-        equations=equations,
-        evidence=tuple(
-            kinds | Evidence.STRUCTURE if i in helped else kinds for i in range(len(candidates))
-        ),
-        peeled=Peeled(
-            coordinates=candidates.coordinates,
-            activations=activations,
-            sensitivities=measure_c(candidates, residual, c, usual * off),
-            next_sensitivities=v,
-            counts=simulated.counts,
-            sample_error=error,
-            sensitivity_error=off,
-            kink=unmasked * doubt,
-            told=torch.zeros_like(c),
-        ),
+    doubt = z.abs() <= LIMITS.kink * error[:, None] * residual.spread
+    return SampleBlock(
+        coordinates=candidates.coordinates,
+        activations=z * fires,
+        sensitivities=measure_c(candidates, residual, unmasked * fires, usual * off),
+        next_sensitivities=v,
+        counts=simulated.counts,
+        sample_error=error,
+        sensitivity_error=off,
+        kink=unmasked * doubt,
+        told=torch.zeros_like(z),
     )
 
 
 def _ask_structure(
-    structure: Structure, c: Tensor, sound: Tensor, chance: Tensor, equations: Tensor
-) -> set[int]:
-    """Ask the structure about candidates that little speaks for; tells for whom it spoke.
+    structure: Structure, c: Tensor, sound: Tensor, tried: int, found: Equations
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Ask the structure about candidates that too little speaks for.
 
     Args:
         structure: the column space of the update.
         c: (n, neurons) sensitivities.
         sound: (n,) mask of candidates that hold but for the weight of their evidence.
-        chance: (n,) what it is so far; lowered by what is found.
-        equations: (n,) as many as that rests on; raised by what is found.
+        tried: number of labels, or of copies with them, that were tried for each.
+        found: what the equations of the tail say.
+
+    Returns:
+        (n,) the chance of all evidence together, (n,) the number of equations, and (n,) for whom
+        the structure spoke.
     """
-    weak = (sound & (chance > CHANCE)).nonzero()[:, 0]
-    if not len(weak):
-        return set()
-    distance, more = structure.distance(c[weak])
-    luck = structure.chance(distance, more)
-    chance[weak] *= luck
-    equations[weak] += torch.where(luck < 1.0, more, 0.0).long()
-    return set(weak[luck < 1.0].tolist())
+    chance, equations = tried * found.chance, found.equations
+    helped = torch.zeros_like(sound)
+    weak = (sound & (chance > LIMITS.chance)).nonzero()[:, 0]
+    if len(weak):
+        distance, more = structure.distance(c[weak])
+        luck = structure.chance(distance, more)
+        chance[weak] *= luck
+        equations = equations.index_add(0, weak, torch.where(luck < 1.0, more, 0.0).long())
+        helped[weak] = luck < 1.0
+    return chance, equations, helped
 
 
 def certify_by_structure(
@@ -261,7 +286,7 @@ def certify_by_structure(
     z = candidates.pre_activations
     fires = z > 0
     activations = z * fires
-    doubt = z.abs() <= KINK * candidates.error[:, None] * residual.spread
+    doubt = z.abs() <= LIMITS.kink * candidates.error[:, None] * residual.spread
     kinds = Evidence.STRUCTURE
     if layer is not None and residual.has_next:
         v, off = measure_v(candidates, residual, activations, candidates.error)
@@ -278,42 +303,48 @@ def certify_by_structure(
         unmasked = unmasked * scale
         off = distance
         # What was found may be another sample that fires at some of these neurons only.
-        strong = unmasked.abs() > _PART * typical(unmasked)[:, None]
+        strong = unmasked.abs() > LIMITS.least_part * typical(unmasked)[:, None]
         firm = fires & ~doubt & (residual.sent.row_error > 0)
         share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
         several = torch.bincount(candidates.pairs[0], minlength=len(z)) > 1
-        whole = several & (share >= (_WHOLE if steady else _PRESENT))
+        whole = several & (
+            share >= (LIMITS.firing_share if steady else LIMITS.firing_share_dropout)
+        )
     c = unmasked * fires
     row, column = candidates.pairs
     size = torch.maximum(typical(c)[row], residual.bias[column].abs())
     gap = (c[row, column] - residual.bias[column]).abs()
     none = torch.zeros_like(off)
     gaps = none.scatter_reduce(0, row, gap / size, "amax")
-    fits = gap <= SLACK * (residual.bias_error[column] + off[row] * size)
+    fits = gap <= LIMITS.slack * (residual.bias_error[column] + off[row] * size)
     fits_all = none.scatter_reduce(0, row, (~fits).double(), "amax") == 0
     whole &= fits_all & ~trespassers(residual, unmasked * (fires & ~doubt))
     if layer is not None and residual.has_next:
         # The space takes a while to find: ask only where an answer is needed.
         distance, equations = none + 1.0, none.clone()
         distance[whole], equations[whole] = structure.distance(c[whole])
-    explained = distance <= SLACK * (off + candidates.error + residual.resolution)
-    explained |= distance <= min(trace, LARGEST)
+    explained = distance <= LIMITS.slack * (off + candidates.error + residual.resolution)
+    explained |= distance <= min(trace, LIMITS.outside)
     explained &= whole
     chance = structure.chance(distance, equations)
     # A trace of another sample shows as a distance from the space.
-    error = torch.maximum(candidates.error, torch.where(distance <= LARGEST, distance, 0.0))
+    error = torch.maximum(candidates.error, torch.where(distance <= LIMITS.outside, distance, 0.0))
     mismatch = torch.maximum(distance, gaps)
-    sound = explained & (mismatch <= LOOSEST) & (error <= EXACT)
-    accepted = sound & (chance <= CHANCE)
+    # As much as lies outside of the space another sample may have added.
+    sound = explained & (distance <= LIMITS.most_trace) & (mismatch <= LIMITS.loosest)
+    sound &= error <= LIMITS.exact
+    accepted = sound & (chance <= LIMITS.chance)
     return Verdicts(
         accepted=accepted,
         sound=sound,
         vague=explained & ~accepted,
+        groups=torch.zeros_like(accepted),
+        radius=none,
         mismatch=mismatch,
         chance=chance,
         equations=equations.long(),
         evidence=(kinds,) * len(candidates),
-        peeled=Peeled(
+        peeled=SampleBlock(
             coordinates=candidates.coordinates,
             activations=activations,
             sensitivities=measure_c(candidates, residual, c, typical(c) * off),
@@ -325,94 +356,3 @@ def certify_by_structure(
             told=torch.zeros_like(c),
         ),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Test:
-    """One kind of evidence, for every candidate.
-
-    Attributes:
-        units: (n,) worst mismatch in units of its tracked error.
-        mismatch: (n,) worst relative mismatch.
-        chance: (n,) probability that a mixture matches as well by luck, for one label.
-        equations: (n,) number of equations that count.
-    """
-
-    units: Tensor
-    mismatch: Tensor
-    chance: Tensor
-    equations: Tensor
-
-
-def _bias_equation(
-    candidates: Candidates, residual: Residual, c: Tensor, usual: Tensor, allowed: Tensor
-) -> tuple[_Test, Tensor]:
-    """The bias equation at every neuron that isolates a candidate (paper, eq. cert).
-
-    Mismatches are relative to the typical sensitivity of the candidate, not to the one at hand:
-    that may be small by cancellation, and its error is not.
-
-    Returns the test, with the chance of its worst equation, and (n,) the chance of all others.
-    """
-    row, column = candidates.pairs
-    observed = residual.bias[column]
-    size = torch.maximum(usual[row], observed.abs())
-    gap = (c[row, column] - observed).abs()
-    error = residual.bias_error[column] + allowed[row] * size
-    luck = (2 * gap / size).clamp(min=residual.resolution, max=1.0).log()
-    none = torch.zeros_like(allowed)
-    worst = (none - torch.inf).scatter_reduce(0, row, luck, "amax")
-    test = _Test(
-        none.scatter_reduce(0, row, gap / error, "amax"),
-        none.scatter_reduce(0, row, gap / size, "amax"),
-        worst.exp(),
-        torch.bincount(row, minlength=len(candidates)),
-    )
-    return test, (none.scatter_add(0, row, luck) - worst).exp()
-
-
-def next_layer(  # noqa: PLR0917 -- all of them belong to each candidate
-    neurons: Tensor, error: Tensor, residual: Residual, own: Tensor, v: Tensor, allowed: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The next layer's residual at a candidate's neuron is a_j v: how far is it off?
-
-    Args:
-        neurons: (n,) the neuron each candidate was read from.
-        error: (n,) relative error of the candidates.
-        residual: the residual they were read from.
-        own: (n, 1) their activations a_j at their own neurons.
-        v: (n, next width) as simulated.
-        allowed: (n,) relative error of v.
-
-    Returns:
-        (n,) the worst mismatch in units of its tracked error, and (n,) relative to another sample.
-    """
-    gap = (residual.next_rows[neurons] - own * v).abs().amax(1)
-    size = v.abs().amax(1)
-    off = residual.next_error[neurons] + size * (error * residual.spread + own[:, 0] * allowed)
-    # Another sample in the mix would have a typical activation, not this neuron's, maybe tiny, one.
-    return gap / off, gap / (size * own[:, 0].clamp(min=residual.spread))
-
-
-def _next_layer(
-    candidates: Candidates, residual: Residual, activations: Tensor, v: Tensor, allowed: Tensor
-) -> _Test:
-    """The test by the next layer, an equation for each entry."""
-    neurons = candidates.neurons
-    own = activations.gather(1, neurons[:, None])
-    units, mismatch = next_layer(neurons, candidates.error, residual, own, v, allowed)
-    predicted = own * v
-    gap = (residual.next_rows[neurons] - predicted).abs().amax(1)
-    luck = _luck(predicted.abs(), torch.maximum(gap, residual.resolution * predicted.abs().amax(1)))
-    return _Test(units, mismatch, luck.prod(1), (luck < 1.0).sum(1))
-
-
-def _luck(entries: Tensor, gap: Tensor) -> Tensor:
-    """(n, width - 2) chance of each entry of a loss gradient to match within a gap (n,) by luck.
-
-    Entries below the gap match anyhow and prove nothing: a saturated sample has only two that
-    count. Of the largest two, one follows from the others (before a softmax they sum to zero) and
-    one from the bias equation.
-    """
-    telling = entries.sort(dim=1, descending=True).values[:, 2:]
-    return (2 * gap[:, None] / telling).clamp(max=1.0)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.peeled import Peeled
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.sample_block import SampleBlock
 
 __all__ = ["tell_kinks"]
 
@@ -44,7 +44,7 @@ class _Kinks:
         return _Kinks(*(getattr(self, field.name)[mask] for field in fields(self)))
 
 
-def tell_kinks(peeled: Peeled, residual: Residual, isolates: Isolates) -> Peeled | None:
+def tell_kinks(peeled: SampleBlock, residual: Residual, isolates: Isolates) -> SampleBlock | None:
     """Find out where samples at a kink fire, and put the residual right there.
 
     Args:
@@ -81,7 +81,7 @@ def tell_kinks(peeled: Peeled, residual: Residual, isolates: Isolates) -> Peeled
     )
 
 
-def _alone(peeled: Peeled) -> _Kinks:
+def _alone(peeled: SampleBlock) -> _Kinks:
     """Doubts at neurons where there is one only."""
     doubt = peeled.kink != 0
     samples, neurons = (doubt & (doubt.sum(0) == 1)).nonzero(as_tuple=True)

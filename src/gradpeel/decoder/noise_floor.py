@@ -17,16 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.draws import generator
-from gradpeel.decoder.tolerances import ROUNDING
-from gradpeel.decoder.wide import mean_square, norms_of_products
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.linalg import generator, mean_square, norms_of_products
 from gradpeel.target import Target
 
 __all__ = ["NoiseFloor", "noise_floor"]
-
-
-_ENOUGH = 32
-"""Neurons that show whether there is noise."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +69,13 @@ def noise_floor(
     of_bias = target.bias.double() * h
     gap = (ahead * d).sum(1) - own - of_bias
     fired = (h != 0).nonzero()[:, 0]
-    some = fired[:: max(1, len(fired) // _ENOUGH)]
+    some = fired[:: max(1, len(fired) // LIMITS.noise_neurons)]
     # Roundings of the terms are independent: they add up in squares.
     parts = (ahead * d)[some].norm(dim=1), norms_of_products(target.weight, weight, some)
     terms = torch.stack([*parts, of_bias[some]]).norm(dim=0)
     live = terms > 0
     broken = float((gap[some][live].abs() / terms[live]).median()) if bool(live.any()) else 0.0
-    if broken <= ROUNDING * resolution:
+    if broken <= LIMITS.rounding * resolution:
         return NoiseFloor()
     total, of_next = float(gap.norm()) ** 2, float(ahead.norm()) ** 2
     of_weight = mean_square(target.weight) * target.weight.numel()
@@ -105,4 +100,6 @@ def _smallest_spread(gradient: Tensor) -> float:
     count = max(1, min(neurons, features) // 2)
     some = torch.randperm(features, generator=generator(), device="cpu")[:count]
     smallest = float(torch.linalg.svdvals(gradient[:, some.to(gradient.device)].double())[-1])
+    if count == neurons:  # a single neuron shows no spread
+        return 0.0
     return smallest / (math.sqrt(neurons) - math.sqrt(count))

@@ -2,22 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Flag
+from dataclasses import dataclass, replace
+from enum import Flag, IntEnum
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-__all__ = ["Evidence", "Recovery", "Round"]
+from gradpeel.decoder.unproven import Unproven
+
+__all__ = ["BatchSize", "Evidence", "Recovery", "Round", "Stage"]
+
+
+class Stage(IntEnum):
+    """How hard the cascade looked for a sample."""
+
+    STRICT = 0
+    """Every mismatch is explained by the tracked error."""
+    LENIENT = 1
+    """A trace of a sample with next to no gradient may be left in it."""
+    MEASURED = 2
+    """Its gradient may be that of several copies, or anything: what counts is the structure."""
+    SPECULATIVE = 3
+    """Little speaks for it yet."""
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """What is known of the number of samples in the batch.
+
+    The scale of an update is not known: clipping, learning rates and client weights change it. So a
+    stated size is a hint, and what one sample weighs is another.
+
+    Attributes:
+        stated: what the update says, if it says anything.
+        by_weight: one over the weight of a sample, where the loss is a mean and that is a whole
+            number.
+        least: so many are certified, all copies counted.
+        proven: the samples found reproduce the whole update, and their weights add up to the whole
+            batch: so many they are. None where that is not so.
+    """
+
+    stated: int | None
+    by_weight: int | None
+    least: int
+    proven: int | None
+
+    @property
+    def value(self) -> int | None:
+        """The most credible number; None where nothing is said, or what is said is refuted."""
+        if self.proven is not None:
+            return self.proven
+        hints = [size for size in (self.stated, self.by_weight) if size is not None]
+        return next((size for size in hints if size >= max(self.least, 1)), None)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the stated size is proven, or what one sample weighs says the same."""
+        return self.stated is not None and self.stated in {self.proven, self.by_weight}
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the stated size is proven to be wrong."""
+        if self.stated is None:
+            return False
+        return self.stated < self.least or self.proven not in {None, self.stated}
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One iteration of the cascade.
+    """One look at the candidates, and what was certified of them.
 
     Attributes:
-        number: 1 for the first.
+        number: 1 for the first; looks that certify nobody have the number of the next that does.
+        stage: how hard it was looked.
         looked_at: live neurons whose candidate was formed.
         distinct: candidates left after merging.
         sources: (n,) neurons the samples certified in this round were read from.
@@ -28,6 +86,7 @@ class Round:
     """
 
     number: int
+    stage: Stage
     looked_at: int
     distinct: int
     sources: Tensor
@@ -40,6 +99,18 @@ class Round:
     def certified(self) -> int:
         """Number of samples certified in this round."""
         return len(self.sources)
+
+    def only(self, sources: Tensor) -> Round:
+        """The round with those samples alone that were read from some neurons, (n,)."""
+        stays = torch.isin(self.sources, sources)
+        if bool(stays.all()):
+            return self
+        return replace(
+            self,
+            sources=self.sources[stays],
+            labels=self.labels[stays],
+            fires=self.fires[stays],
+        )
 
 
 class Evidence(Flag):
@@ -73,24 +144,27 @@ class Recovery:
     Attributes:
         samples: (n, *sample_shape) recovered samples, in input space.
         labels: (n,) their labels, of several the most frequent; -1 where unknown.
-        multiplicities: (n,) how many copies of each the batch holds; 0 where unknown.
+        multiplicities: (n,) how many copies of each the batch holds, relative to the lightest
+            sample: whether that has copies too, the scale of an update does not tell. Where the
+            batch size is confirmed these are the numbers themselves. 0 where unknown.
         label_counts: for each the number of copies by label; empty where unknown.
         residuals: (n,) certificate residual: worst relative mismatch over the equations.
         errors: (n,) estimated root-mean-square error of a sample's entries, relative to the typical
             size of one.
-        chances: (n,) probability that a mixture would have passed in its place.
+        scores: (n,) weight of evidence: the decimal digits to which independent equations hold,
+            all together. It ranks certificates; it is not a probability.
         equations: (n,) number of equations each certificate rests on.
         evidence: for each the kinds of evidence its certificate rests on.
-        rounds: (n,) the round each fell in, from 1.
+        stages: for each how hard the cascade had to look for it.
+        rounds: (n,) the round each was certified in, from 1.
         sources: (n,) the neuron each was read from.
         isolating: for each, the neurons that handed it out at that moment; not always all of them
             that isolate it on the grid.
-        trace: the rounds.
-        batch_size: number of samples in the batch, as stated or as found; where tail and batch size
-            are unknown, of distinct ones; None where nothing tells.
-        stated_batch_size: the batch size the update says, if it says one.
-        batch_votes: how many samples were certified by a scale that only this batch size has; 0
-            where the scale says nothing of it.
+        unproven: what was read but not certified, the most credible first.
+        trace: all looks at candidates, also those that certified nobody.
+        candidates_tested: number of candidates judged in all of them.
+        batch_size: what is known of the number of samples in the batch.
+        share: weight of one sample in the update; None where it could not be told.
         rank: number of distinct samples the update is made of at least, where that was asked for.
         explained: share of the update (all layers from the target on, by norm; the target alone
             where the tail is unknown) that the samples reproduce, as random directions show.
@@ -98,8 +172,9 @@ class Recovery:
             that count as explained; a number far above the dtype's resolution is a warning.
         faint: the update is explained although samples are missing: their gradients are too small
             to be certified in its dtype.
-        complete: the samples are as many as the batch and reproduce the whole update, all layers
-            from the target on; where the tail is unknown, the target's gradient.
+        complete: the samples reproduce the whole update, all layers from the target on, and their
+            weights add up to the whole batch; where the tail is unknown, they reproduce the
+            target's gradient and are as many as stated.
         stopped: why the cascade ended, in a sentence.
         warnings: what does not fit together, a sentence each.
     """
@@ -110,16 +185,18 @@ class Recovery:
     label_counts: tuple[dict[int, int], ...]
     residuals: Tensor
     errors: Tensor
-    chances: Tensor
+    scores: Tensor
     equations: Tensor
     evidence: tuple[Evidence, ...]
+    stages: tuple[Stage, ...]
     rounds: Tensor
     sources: Tensor
     isolating: tuple[tuple[int, ...], ...]
+    unproven: Unproven
     trace: tuple[Round, ...]
-    batch_size: int | None
-    stated_batch_size: int | None
-    batch_votes: int
+    candidates_tested: int
+    batch_size: BatchSize
+    share: float | None
     rank: int | None
     explained: float
     mismatch: float
@@ -133,7 +210,8 @@ class Recovery:
 
     def __repr__(self) -> str:
         state = "complete" if self.complete else f"explains {self.explained:.1%} of the update"
-        of = "" if self.batch_size is None else f" of {self.batch_size}"
+        size = self.batch_size.value
+        of = "" if size is None else f" of {size}"
         return f"Recovery({self.found}{of} samples in {self.cascade_length} rounds, {state})"
 
     @cached_property
@@ -147,6 +225,11 @@ class Recovery:
         return sum(1 for round_ in self.trace if round_.certified)
 
     @cached_property
+    def by_round(self) -> list[int]:
+        """How many were certified in each round that certified somebody."""
+        return [round_.certified for round_ in self.trace if round_.certified]
+
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """All kinds of evidence that some certificate rests on."""
         used = Evidence(0)
@@ -158,10 +241,11 @@ class Recovery:
         """How the cascade went, as plain values for JSON; samples are not among them."""
         return {
             "rounds": self.cascade_length,
-            "recovered_by_round": [round_.certified for round_ in self.trace],
-            "batch_size_found": self.batch_size,
-            "batch_size_stated": self.stated_batch_size,
-            "batch_size_votes": self.batch_votes,
+            "recovered_by_round": self.by_round,
+            "candidates_tested": self.candidates_tested,
+            "batch_size_stated": self.batch_size.stated,
+            "batch_size_by_weight": self.batch_size.by_weight,
+            "batch_size_proven": self.batch_size.proven,
             "complete": self.complete,
             "explained": self.explained,
             "mismatch": self.mismatch,

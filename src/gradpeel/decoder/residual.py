@@ -24,22 +24,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.linalg import mean_square, survey
 from gradpeel.decoder.noise_floor import noise_floor
-from gradpeel.decoder.peeled import Peeled
-from gradpeel.decoder.tolerances import CLEAR, NOTHING, ROUNDING
-from gradpeel.decoder.wide import mean_square, survey
+from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.target import Target
 from gradpeel.update import Update
 
 __all__ = ["Residual", "Sent", "rms"]
-
-_HALF_THE_DIGITS = 2.0**-26
-
-_WIDE = 2048
-"""Neurons from which on input space, where every look takes a product, is left for less."""
-
-_ENOUGH = 256
-"""Candidates that show how large a typical one is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +81,7 @@ class Residual:
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
         gradient = update.gradients[target.weight_name]
-        fewest = target.neurons // 2 if target.neurons > _WIDE else target.neurons
+        fewest = target.neurons // 2 if target.neurons > LIMITS.wide else target.neurons
         self.in_neuron_space = target.features > fewest
         self.resolution = float(torch.finfo(update.dtype).eps)
         product, self.sketch = survey(gradient, target.weight, multiply=self.in_neuron_space)
@@ -108,7 +100,7 @@ class Residual:
         live = (bias != 0).nonzero()[:, 0]
         self.scale = self.spread = _typical(size[live] / bias[live].abs())
         if not self.in_neuron_space:
-            some = live[:: max(1, len(live) // _ENOUGH)]
+            some = live[:: max(1, len(live) // LIMITS.scale_candidates)]
             linear = self.pre_activations(rows[some] / bias[some, None]) - self._bias
             self.spread = _typical(rms(linear))
         own = rows.diagonal() if self.in_neuron_space else (rows * self._weight).sum(1)
@@ -117,7 +109,7 @@ class Residual:
         self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
         # of the two says how much was summed up.
-        unit = ROUNDING * self.resolution
+        unit = LIMITS.rounding * self.resolution
         rounding = unit * torch.maximum(bias.abs(), size / self.scale)
         of_rows = noise.weight / self.scale
         if noise.weight and self.in_neuron_space:
@@ -146,7 +138,7 @@ class Residual:
         self.next_error = sent.next_error.clone()
         self._settle(torch.ones_like(self.quiet))
 
-    def rebuild(self, peeled: Peeled, *, bias_error: Tensor, row_error: Tensor) -> None:
+    def rebuild(self, peeled: SampleBlock, *, bias_error: Tensor, row_error: Tensor) -> None:
         """Start over without the samples, whose joint errors at every neuron are given."""
         self.restore()
         self.subtract(peeled)
@@ -180,7 +172,7 @@ class Residual:
         ):
             less = error[neurons].square() - doubt.square()
             # The difference of squares has half the digits.
-            least = torch.maximum(sent[neurons], _HALF_THE_DIGITS * doubt.abs())
+            least = torch.maximum(sent[neurons], LIMITS.half_the_digits * doubt.abs())
             error[neurons] = torch.maximum(less, least.square()).sqrt()
         touched = torch.zeros_like(self.quiet)
         touched[neurons] = True
@@ -188,7 +180,7 @@ class Residual:
 
     def live(self, among: Tensor) -> Tensor:
         """Indices of neurons in the mask `among` whose residual stands clear of its error."""
-        clear = self.bias.abs() > CLEAR * self.row_error
+        clear = self.bias.abs() > LIMITS.clear * self.row_error
         return (among & clear).nonzero()[:, 0]
 
     def relative_error(self, neurons: Tensor) -> Tensor:
@@ -210,6 +202,10 @@ class Residual:
         linear = coordinates if self.in_neuron_space else coordinates @ self._weight.T
         return linear + self._bias
 
+    def linear(self, pre_activations: Tensor) -> Tensor:
+        """(n, neurons) what the samples themselves contribute to their pre-activations."""
+        return pre_activations - self._bias
+
     def own_pre_activations(self, neurons: Tensor) -> Tensor:
         """Each candidate's pre-activation at its own neuron, without forming the rest of it."""
         if self.in_neuron_space:
@@ -218,7 +214,7 @@ class Residual:
             linear = (self.rows[neurons] * self._weight[neurons]).sum(1)
         return linear / self.bias[neurons] + self._bias[neurons]
 
-    def subtract(self, peeled: Peeled) -> Tensor:
+    def subtract(self, peeled: SampleBlock) -> Tensor:
         """Take samples out of the residual, jointly; returns the mask of neurons this touched."""
         c = peeled.sensitivities
         fires, kinks = c != 0, bool(peeled.kink.any())
@@ -256,10 +252,12 @@ class Residual:
 
     def _settle(self, touched: Tensor) -> None:
         """Mark neurons whose residual is zero within its error: nothing unrecovered fires there."""
-        silent = touched & (self.bias.abs() <= NOTHING * self.bias_error)
+        silent = touched & (self.bias.abs() <= LIMITS.nothing * self.bias_error)
         where = silent.nonzero()[:, 0]
         self.quiet &= ~touched
-        self.quiet[where] = rms(self.rows[where]) <= NOTHING * self.row_error[where] * self.scale
+        self.quiet[where] = (
+            rms(self.rows[where]) <= LIMITS.nothing * self.row_error[where] * self.scale
+        )
 
 
 def _hypot(errors: Tensor, noise: float) -> Tensor:
@@ -267,8 +265,8 @@ def _hypot(errors: Tensor, noise: float) -> Tensor:
 
 
 def _typical(sizes: Tensor) -> float:
-    """The median; 1 where there is nothing to measure."""
-    return float(sizes.median()) if bool(sizes.any()) else 1.0
+    """The median, of most that are nearly nothing the mean; 1 where there is nothing to measure."""
+    return float(sizes.median()) or float(sizes.mean()) if bool(sizes.any()) else 1.0
 
 
 def rms(rows: Tensor) -> Tensor:

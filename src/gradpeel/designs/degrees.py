@@ -21,9 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gradpeel.checks import is_number
 from gradpeel.errors import InputError
 
-__all__ = ["RobustSoliton", "ideal_soliton"]
+__all__ = ["RobustSoliton", "check_soliton", "ideal_soliton"]
 
 
 def ideal_soliton(batch_size: int) -> NDArray[np.float64]:
@@ -61,10 +62,10 @@ class RobustSoliton:
     delta: float = 0.4
 
     def __post_init__(self) -> None:
-        if not (self.c > 0 and math.isfinite(self.c)):
-            raise InputError(f"c={self.c}: expected a positive number")
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta={self.delta}: expected a number above 0 and below 1")
+        if not (is_number(self.c) and self.c > 0):
+            raise InputError(f"c={self.c!r}: expected a positive number")
+        if not (is_number(self.delta) and 0 < self.delta < 1):
+            raise InputError(f"delta={self.delta!r}: expected a number above 0 and below 1")
 
     def probabilities(self, batch_size: int) -> NDArray[np.float64]:
         """Probabilities of the degrees 1..B: the ideal soliton plus a perturbation, normalised.
@@ -89,8 +90,9 @@ class RobustSoliton:
         ripple = self.c * math.log(batch_size / self.delta) * math.sqrt(batch_size)  # R
         # The paper floors B/R. Its published script rounds, which puts the spike one degree
         # higher half of the time (B=100, c=0.1, delta=0.5: 19 instead of 18).
-        spike = math.floor(batch_size / ripple)
-        below = np.arange(1, min(spike, batch_size + 1))
+        # Beyond B all places are alike, and a tiny c would ask for one that is no number.
+        spike = math.floor(min(batch_size / max(ripple, math.ulp(0.0)), batch_size + 1))
+        below = np.arange(1, spike)
         mass[: below.size] += ripple / (below * batch_size)
         if 1 <= spike <= batch_size:
             mass[spike - 1] += max(0.0, ripple * math.log(ripple / self.delta) / batch_size)
@@ -112,3 +114,9 @@ class RobustSoliton:
             InputError: When `batch_size` is not positive.
         """
         return 1 + rng.choice(batch_size, size=size, p=self.probabilities(batch_size))
+
+
+def check_soliton(soliton: object) -> None:
+    """Raise `InputError` unless `soliton` is a distribution of degrees."""
+    if not isinstance(soliton, RobustSoliton):
+        raise InputError(f"soliton={soliton!r}: expected a gradpeel.designs.RobustSoliton")

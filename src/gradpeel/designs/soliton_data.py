@@ -21,7 +21,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradpeel.designs.degrees import RobustSoliton
+from gradpeel.checks import check_dense
+from gradpeel.designs.degrees import RobustSoliton, check_soliton
 from gradpeel.designs.layer import Layer, ToRows
 from gradpeel.designs.weights import Construction, check_construction, check_sigma, draw_weights
 from gradpeel.errors import InputError
@@ -55,6 +56,8 @@ class SolitonData:
     def __post_init__(self) -> None:
         check_construction(self.construction)
         check_sigma(self.sigma)
+        check_soliton(self.soliton)
+        check_dense("auxiliary", self.auxiliary)
         shape = tuple(self.auxiliary.shape)
         if len(shape) < 2 or 0 in shape:
             raise InputError(

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from scipy.special import ndtri
 
-from gradpeel.designs.degrees import RobustSoliton
+from gradpeel.designs.degrees import RobustSoliton, check_soliton
 from gradpeel.designs.layer import Layer, ToRows
 from gradpeel.designs.weights import Construction, check_construction, check_sigma, draw_weights
 
@@ -47,6 +47,7 @@ class SolitonFree:
     def __post_init__(self) -> None:
         check_construction(self.construction)
         check_sigma(self.sigma)
+        check_soliton(self.soliton)
 
     @property
     def weights(self) -> str:

@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from gradpeel.checks import is_number
 from gradpeel.errors import InputError
 
 __all__ = [
@@ -42,14 +43,14 @@ def check_construction(construction: str) -> None:
 
 def check_scale(scale: float) -> None:
     """Raise `InputError` unless `scale` lies in (0, 1]."""
-    if not 0 < scale <= 1:
-        raise InputError(f"scale={scale}: expected a number above 0 and at most 1")
+    if not (is_number(scale) and 0 < scale <= 1):
+        raise InputError(f"scale={scale!r}: expected a number above 0 and at most 1")
 
 
 def check_sigma(sigma: float) -> None:
     """Raise `InputError` unless `sigma` is a positive number."""
-    if not (sigma > 0 and math.isfinite(sigma)):
-        raise InputError(f"sigma={sigma}: expected a positive number")
+    if not (is_number(sigma) and sigma > 0):
+        raise InputError(f"sigma={sigma!r}: expected a positive number")
 
 
 def draw_weights(

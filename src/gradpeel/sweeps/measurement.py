@@ -76,7 +76,7 @@ class Measurement:
             wrong_labels=int((score.labels_judged & ~score.labels_right).sum()),
             unlabelled=score.unlabelled,
             wrong_estimates=int((right & ~score.estimates_hold).sum()),
-            batch_size_found=audit.recovery.batch_size or 0,
+            batch_size_found=audit.recovery.batch_size.value or 0,
             rounds=audit.recovery.cascade_length,
             baseline_rate=score.baseline_rate,
             max_distance=max(score.distances[right].tolist(), default=0.0),

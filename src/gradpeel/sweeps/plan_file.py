@@ -18,6 +18,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 
 from gradpeel.errors import InputError
+from gradpeel.files import check_path
 from gradpeel.sweeps.plan import Plan
 
 __all__ = ["PlanText", "read_plan"]
@@ -75,6 +76,7 @@ def read_plan(path: Path) -> Plan:
         InputError: the file cannot be read, is no TOML, or its plan breaks a rule; the message
             names the file, the line and the key.
     """
+    check_path(path)
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from gradpeel.errors import InputError
+from gradpeel.files import is_file
 from gradpeel.sweeps.running import MANIFEST, Results
 from gradpeel.sweeps.store import FILE, Store
 
@@ -15,8 +16,12 @@ MAX_BYTES = 1 << 20
 
 
 def is_sweep(folder: Path) -> bool:
-    """Does a directory hold the results of a sweep?"""
-    return (folder / FILE).is_file()
+    """Does a directory hold the results of a sweep?
+
+    Raises:
+        InputError: nobody can tell: its path is too long, say.
+    """
+    return is_file(folder / FILE)
 
 
 def read_results(folder: Path) -> Results:

@@ -21,7 +21,7 @@ from typing import Any
 from gradpeel._version import __version__
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.errors import GradpeelError
-from gradpeel.files import write_files
+from gradpeel.files import make_directory, write_files
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.data import DataSource, fingerprint
 from gradpeel.sweeps.engines import Engine
@@ -113,7 +113,7 @@ def sweep(
     data = _look_at(plan, source)
     source = replace(source, fingerprints=tuple((n, k["fingerprint"]) for n, k in data.items()))
     cells, out = plan.cells(), Path(out)
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(out)
     with Store(out) as store:
         store.agree(
             {"gradpeel": __version__}

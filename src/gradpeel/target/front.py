@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from gradpeel.checks import as_tensor, is_list
 from gradpeel.errors import InputError
 
 __all__ = ["Affine", "Flatten", "Front", "Normalise", "Step", "normalising"]
@@ -137,7 +138,7 @@ class Front:
         flattens = [at for at, step in enumerate(self.steps) if isinstance(step, Flatten)]
         first = flattens[0] if flattens else 0
         if sample_shape is not None:
-            self._check_shape(tuple(sample_shape), flattened=bool(flattens))
+            self._check_shape(sample_shape, flattened=bool(flattens))
         x = rows.to(self.dtype)
         for at, step in reversed(list(enumerate(self.steps))):
             if isinstance(step, Flatten):
@@ -156,7 +157,11 @@ class Front:
         """Return the same front computing in `dtype`."""
         return replace(self, dtype=dtype)
 
-    def _check_shape(self, sample_shape: tuple[int, ...], *, flattened: bool) -> None:
+    def _check_shape(self, shape: object, *, flattened: bool) -> None:
+        sizes = shape if is_list(shape) else [None]
+        sample_shape = tuple(size for size in sizes if isinstance(size, int) and size > 0)
+        if len(sample_shape) < len(sizes):
+            raise InputError(f"sample_shape={shape!r}: expected a tuple of positive integers")
         if not flattened and sample_shape != (self.features,):
             raise InputError(
                 f"sample_shape={sample_shape}: expected ({self.features},), "
@@ -173,9 +178,10 @@ def normalising(
     mean: float | Sequence[float] | Tensor, std: float | Sequence[float] | Tensor
 ) -> Affine:
     """Make the step (x - mean) / std from numbers, or from one value a channel or feature."""
-    offset, scale = (torch.as_tensor(value, dtype=torch.float64).detach() for value in (mean, std))
+    given = (("mean", mean), ("std", std))
+    offset, scale = (as_tensor(name, value, torch.float64).detach() for name, value in given)
     for name, value in (("mean", offset), ("std", scale)):
-        if value.ndim > 1:
+        if value.ndim > 1 or value.numel() == 0:
             raise InputError(
                 f"{name} of shape {tuple(value.shape)}: "
                 "expected a number or one value a channel or feature"

@@ -13,18 +13,20 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
+from gradpeel.checks import count_not_finite, is_plain_name
 from gradpeel.errors import (
     ImpossibleModelError,
     ModelError,
     ModelSettingError,
     UnsupportedModelError,
 )
-from gradpeel.target.forward_pass import ForwardPass
+from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
 from gradpeel.target.unsteady import named, unsteady
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "reasons_before_tail",
     "reasons_in_modules",
     "reasons_in_steps",
+    "reasons_not_finite",
     "reasons_unreadable",
 ]
 
@@ -48,6 +51,7 @@ _WRAPPERS = {
     "DistributedDataParallel": "module",
     "OptimizedModule": "_orig_mod",
 }
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _PRODUCTS = {"Linear", "addmm", "linear", "matmul", "mm"}
 
 
@@ -67,6 +71,17 @@ def reasons_unreadable(model: nn.Module) -> list[ModelError]:
                 "load them, or run the model once on a batch"
             )
         )
+    odd = [
+        name
+        for name, _ in (*model.named_modules(), *model.named_parameters(), *model.named_buffers())
+        if not all(map(is_plain_name, name.split(".")))
+    ]
+    if odd:
+        reasons.append(
+            UnsupportedModelError(
+                f"{odd[0]!r} cannot be written in a line of code, as torch.fx does: rename it"
+            )
+        )
     wrapper = type(model).__name__
     if wrapper in _WRAPPERS:
         reasons.append(
@@ -82,11 +97,16 @@ def reasons_in_modules(model: nn.Module) -> list[ModelError]:
     modules = dict(model.named_modules())
     quantised = [name for name, module in modules.items() if "quantized" in type(module).__module__]
     complex_ = [name for name, parameter in model.named_parameters() if parameter.is_complex()]
+    short = {name: p for name, p in model.named_parameters() if p.is_floating_point()}
+    short = {name: p for name, p in short.items() if p.dtype not in _DTYPES}
     reasons: list[ModelError] = []
     if quantised:
         reasons.append(UnsupportedModelError(f"{named(modules, quantised)} quantised"))
     if complex_:
         reasons.append(UnsupportedModelError(f"parameter '{complex_[0]}' is complex"))
+    if short:
+        name, parameter = next(iter(short.items()))
+        reasons.append(UnsupportedModelError(f"parameter '{name}' is of {parameter.dtype}"))
     return reasons
 
 
@@ -100,6 +120,47 @@ def reasons_in_steps(steps: ForwardPass) -> list[ModelError]:
         kind = type(steps.output.args[0]).__name__
         reasons.append(UnsupportedModelError(f"the model returns a {kind}: expected one tensor"))
     return reasons
+
+
+def reasons_not_finite(steps: ForwardPass) -> list[ModelError]:
+    """Parameters and buffers of the forward pass with values that are not finite.
+
+    No neuron fires on NaN, so such a network would seem to give nothing away. Infinity is allowed
+    in buffers that are no statistics: a mask may be made of it.
+    """
+    found: list[str] = []
+    for node in steps.live:
+        for name, tensor, may_be_infinite in _values(steps, node):
+            values = tensor.nan_to_num(torch.nan, 0.0, 0.0) if may_be_infinite else tensor
+            bad = count_not_finite(values)
+            if bad:
+                found.append(f"'{name}': {bad} of {tensor.numel()} values are not finite")
+    if not found:
+        return []
+    first, *others = dict.fromkeys(found)
+    more = f" (and those of {len(others)} more)" if others else ""
+    return [ModelSettingError(f"{first}{more}: load weights that are")]
+
+
+def _values(steps: ForwardPass, node: fx.Node) -> list[tuple[str, Tensor, bool]]:
+    """Tensors that a step computes with: name, value, and whether infinity may be meant."""
+    path, layer = str(node.target), steps.layer(node)
+    if node.op == "get_attr":
+        value = attrgetter(path)(steps.module)
+        return [(path, value, not isinstance(value, nn.Parameter))]
+    if layer is None:
+        return []
+    names = steps.parameter_names
+    found: list[tuple[str, Tensor, bool]] = [
+        (names.get(id(p), path), p, False) for p in layer.parameters()
+    ]
+    for name, module in layer.named_modules(prefix=path):
+        is_norm = isinstance(module, BATCH_NORMS)
+        if is_norm and module.training:  # it goes by the batch
+            continue
+        buffers = module.named_buffers(prefix=name, recurse=False)
+        found += [(key, buffer, not is_norm) for key, buffer in buffers]
+    return found
 
 
 def reason_without_linear(steps: ForwardPass) -> ModelError:
@@ -125,6 +186,13 @@ def reasons_at_target(steps: ForwardPass, target: fx.Node, layer: nn.Linear) -> 
     name = str(target.target)
     own = dict(layer.named_parameters(recurse=False))
     reasons: list[ModelError] = []
+    if layer.in_features == 0 or layer.out_features == 0:
+        reasons.append(
+            ImpossibleModelError(
+                f"Linear '{name}' has {layer.in_features} inputs and {layer.out_features} outputs: "
+                "there is nothing to read"
+            )
+        )
     bias = getattr(layer, "bias", None)
     if "weight" not in own or ("bias" not in own and bias is not None):
         reasons.append(

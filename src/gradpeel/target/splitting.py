@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from gradpeel.checks import check_module
 from gradpeel.errors import (
     InputError,
     ModelError,
@@ -37,6 +38,7 @@ from gradpeel.target.refusals import (
     reasons_before_tail,
     reasons_in_modules,
     reasons_in_steps,
+    reasons_not_finite,
     reasons_unreadable,
 )
 from gradpeel.target.tail import Tail, read_tail
@@ -92,7 +94,7 @@ class Target:
         """Return a copy on a device that computes in float64, but for the weight.
 
         That is large: who needs it in float64 turns a part of it at a time, see
-        `gradpeel.decoder.wide`.
+        `gradpeel.decoder.linalg`.
         """
         # Moved first: where it comes from there may be no float64.
         return replace(
@@ -145,8 +147,7 @@ def split(model: nn.Module, *, share: bool = False) -> Target:
         gradpeel.errors.ModelRefusedError: the model cannot be audited: [change this setting]
         Dropout '0' is active: call model.eval(); [can never work] Linear '1' has no bias: ...
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model of type {type(model).__name__}: expected a torch.nn.Module")
+    check_module(model)
     reasons = reasons_in_modules(model)
     if unreadable := reasons_unreadable(model):
         raise ModelRefusedError([*reasons, *unreadable])
@@ -154,7 +155,7 @@ def split(model: nn.Module, *, share: bool = False) -> Target:
         steps = trace(model, share=share)
     except ModelError as reason:
         raise ModelRefusedError([*reasons, reason]) from reason
-    reasons += reasons_in_steps(steps)
+    reasons += reasons_in_steps(steps) + reasons_not_finite(steps)
     found = _find_target(steps)
     if found is None:
         raise ModelRefusedError([*reasons, reason_without_linear(steps)])

@@ -50,7 +50,8 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
     if not isinstance(outputs, Tensor):
         found = type(outputs).__name__
         raise UnsupportedModelError(f"the model returns a {found}: expected one tensor")
-    if outputs.ndim != 2 or len(outputs) != len(rows) or not outputs.is_floating_point():
+    is_table = outputs.ndim == 2 and len(outputs) == len(rows) and outputs.shape[1] > 0
+    if not is_table or not outputs.is_floating_point():
         found = f"{tuple(outputs.shape)} of {outputs.dtype}"
         raise UnsupportedModelError(f"4 samples give the output {found}: expected (4, classes)")
     if tail.unknown is not None:

@@ -33,7 +33,7 @@ from gradpeel.paper.figures.means import means
 from gradpeel.paper.figures.peeling_graph import peeling_graph
 from gradpeel.paper.figures.seeds import seeds
 from gradpeel.paper.figures.teaser import teaser
-from gradpeel.report.style import png, svg
+from gradpeel.reporting.style import png, svg
 
 __all__ = [
     "FIGURES",

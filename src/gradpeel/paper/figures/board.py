@@ -10,10 +10,10 @@ from gradpeel.datasets import Dataset
 from gradpeel.designs import TrapWeights
 from gradpeel.paper.figures.frame import LETTERS, PAGE, Drawn, framed
 from gradpeel.paper.figures.runs import audited, title_of, with_notes
-from gradpeel.report.board import Board
-from gradpeel.report.matching import evenly
-from gradpeel.report.style import GREY, place_axes
-from gradpeel.report.words import counted, listing
+from gradpeel.reporting.board import Board
+from gradpeel.reporting.matching import evenly
+from gradpeel.reporting.style import GREY, place_axes
+from gradpeel.reporting.words import counted, listing
 
 __all__ = ["board"]
 

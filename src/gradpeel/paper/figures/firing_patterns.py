@@ -12,9 +12,9 @@ from gradpeel.designs import Construction, TrapWeights
 from gradpeel.exposure import Exposure
 from gradpeel.paper.figures.frame import COLUMN, LETTERS, Drawn, framed
 from gradpeel.paper.figures.runs import exposed, title_of, with_notes
-from gradpeel.report.board import grid_picture
-from gradpeel.report.style import GREY, VERMILLION, bare, place_axes
-from gradpeel.report.words import counted
+from gradpeel.reporting.board import grid_picture
+from gradpeel.reporting.style import GREY, VERMILLION, bare, place_axes
+from gradpeel.reporting.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

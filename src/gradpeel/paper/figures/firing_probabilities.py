@@ -16,7 +16,7 @@ from gradpeel.datasets import Dataset
 from gradpeel.designs import Design, Passive, TrapWeights
 from gradpeel.paper.figures.frame import COLUMN, LETTERS, Drawn, framed
 from gradpeel.paper.figures.runs import exposed, title_of, with_notes
-from gradpeel.report.style import BLUE, GREY, VERMILLION, place_axes
+from gradpeel.reporting.style import BLUE, GREY, VERMILLION, place_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

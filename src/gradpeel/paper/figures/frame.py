@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradpeel.report.style import GREY, any_script, new_figure
+from gradpeel.reporting.style import GREY, any_script, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

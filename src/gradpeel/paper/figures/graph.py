@@ -13,7 +13,7 @@ from gradpeel.designs import Passive, draw_weights
 from gradpeel.errors import InputError
 from gradpeel.exposure import peel_grid
 from gradpeel.paper.figures.runs import audited
-from gradpeel.report.matching import rounds_of
+from gradpeel.reporting.matching import rounds_of
 
 __all__ = ["PeelingGraph", "small_cascade"]
 

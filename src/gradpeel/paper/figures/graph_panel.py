@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradpeel.paper.figures.frame import LETTERS, PAGE
 from gradpeel.paper.figures.graph import PeelingGraph
-from gradpeel.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
+from gradpeel.reporting.style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ import numpy as np
 from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.paper.figures.frame import COLUMN, LETTERS, Drawn, framed
 from gradpeel.paper.figures.runs import check_pictures, title_of, with_notes
-from gradpeel.report.samples import draw_picture
-from gradpeel.report.style import GREY, bare, place_axes
+from gradpeel.reporting.samples import draw_picture
+from gradpeel.reporting.style import GREY, bare, place_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

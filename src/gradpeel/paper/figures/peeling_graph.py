@@ -25,9 +25,9 @@ from gradpeel.paper.figures.graph_panel import (
     GraphPanel,
 )
 from gradpeel.paper.figures.runs import title_of, with_notes
-from gradpeel.report.samples import draw_picture
-from gradpeel.report.style import BLUE, place_axes
-from gradpeel.report.words import counted
+from gradpeel.reporting.samples import draw_picture
+from gradpeel.reporting.style import BLUE, place_axes
+from gradpeel.reporting.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def peeling_graph(
     """
     found = small_cascade(dataset, batch_size=batch_size, neurons=neurons, rounds=rounds, seed=seed)
     graph = PeelingGraph.of(found)
-    removed = [round_.certified for round_ in found.recovery.trace]
+    removed = found.recovery.by_round
     caption = with_notes(
         f"{title_of(dataset.name)}: the first {counted(batch_size, 'sample')} and all "
         f"{counted(neurons, 'neuron')} of an untouched network, seed {found.seed}: the first seed "

@@ -17,7 +17,7 @@ from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.networks import mlp
-from gradpeel.report.words import printable
+from gradpeel.reporting.words import printable
 from gradpeel.target import split, with_first_layer
 
 __all__ = ["audited", "check_pictures", "exposed", "title_and_size", "title_of", "with_notes"]

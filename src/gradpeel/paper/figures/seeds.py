@@ -14,10 +14,10 @@ from gradpeel.designs import Passive
 from gradpeel.exposure import Exposure
 from gradpeel.paper.figures.frame import LETTERS, PAGE, Drawn, framed
 from gradpeel.paper.figures.runs import check_pictures, exposed, title_and_size, with_notes
-from gradpeel.report.matching import evenly
-from gradpeel.report.samples import draw_picture
-from gradpeel.report.style import BLUE, VERMILLION, place_axes
-from gradpeel.report.words import counted
+from gradpeel.reporting.matching import evenly
+from gradpeel.reporting.samples import draw_picture
+from gradpeel.reporting.style import BLUE, VERMILLION, place_axes
+from gradpeel.reporting.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

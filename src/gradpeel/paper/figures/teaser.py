@@ -8,9 +8,9 @@ from gradpeel.datasets import Dataset
 from gradpeel.designs import Passive
 from gradpeel.paper.figures.frame import COLUMN, Drawn, framed
 from gradpeel.paper.figures.runs import audited, check_pictures, title_and_size, with_notes
-from gradpeel.report.captions import verdict, which
-from gradpeel.report.matching import evenly, rounds_of
-from gradpeel.report.samples import PairLayout, draw_pairs
+from gradpeel.reporting.captions import verdict, which
+from gradpeel.reporting.matching import evenly, rounds_of
+from gradpeel.reporting.samples import PairLayout, draw_pairs
 
 __all__ = ["teaser"]
 
@@ -69,7 +69,7 @@ def teaser(
             "recovered": found.score.recovered,
             "labels_right": int(found.score.labels_right.sum()),
             "false_certificates": found.score.false_certificates,
-            "removed_by_round": [round_.certified for round_ in found.recovery.trace],
+            "removed_by_round": found.recovery.by_round,
             "max_abs_error": found.score.max_abs_error,
             "shown": chosen,
             "shown_rounds": [int(rounds[sample]) for sample in chosen],

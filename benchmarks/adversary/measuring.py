@@ -1,0 +1,191 @@
+"""One cell of the plan: a round is made, decoded, and compared with the truth."""
+
+from __future__ import annotations
+
+import copy
+import signal
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import gradpeel as gp
+from benchmarks.adversary.families import FAMILIES, Cell
+from benchmarks.adversary.scenes import Scene, Setting, Source
+from benchmarks.adversary.truth import RIGHT, Truth, Verdict, Yardstick, claims_of, compare
+
+__all__ = ["Row", "decode", "measure"]
+
+TIME_LIMIT = 60
+"""Seconds that the decoder may take for one update."""
+
+NOT_STATED = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Verdict, Cell):
+    """What came of one cell.
+
+    Attributes:
+        features: inputs of the target.
+        outputs: outputs of the network.
+        batch: samples in the batch; a class may have fewer than were asked for.
+        stated: the batch size the update states, -1 for none.
+        tail: "known" or "unknown".
+        claimed: the batch size the decoder claims to have found, -1 for none.
+        complete: 1 if it claims to be complete.
+        oracle: samples that peeling the activation grid reaches.
+        single_look: samples within `RIGHT` of some quotient G[:, j] / h[j], which takes no decoder.
+        seconds: time the decoder took.
+        error: what the decoder raised, if it did.
+    """
+
+    features: int
+    outputs: int
+    batch: int
+    stated: int
+    tail: str
+    claimed: int
+    complete: int
+    oracle: int
+    single_look: int
+    seconds: float
+    error: str
+
+    @property
+    def cell(self) -> Cell:
+        """The cell this is the measurement of."""
+        return Cell(
+            self.family,
+            self.case,
+            self.dataset,
+            self.dtype,
+            self.neurons,
+            self.batch_size,
+            self.seed,
+        )
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong, in words; empty if nothing is."""
+        counts = {
+            f"{self.false} false": self.false,
+            f"{self.wrong_labels} with a wrong label": self.wrong_labels,
+            f"{self.wrong_copies} with a wrong number of copies": self.wrong_copies,
+            f"{self.repeats} repeated": self.repeats,
+            f"{self.beyond} more than the batch has": self.beyond,
+            "wrongly complete": self.wrong_complete,
+            f"batch size {self.claimed} claimed for {self.batch}": self.wrong_size,
+            self.error: bool(self.error),
+        }
+        return ", ".join(words for words, count in counts.items() if count)
+
+    def __str__(self) -> str:
+        told = self.wrong and f", WRONG: {self.wrong}"
+        return f"{self.cell}: {self.certified} certified, oracle {self.oracle}{told}"
+
+
+def measure(cell: Cell, data_dir: Path | None) -> Row:
+    """Make the round of one cell, decode it, and compare."""
+    text = f"{cell.family}/{cell.case}/{cell.dataset}"
+    rng = np.random.default_rng([cell.seed, zlib.crc32(text.encode()), cell.neurons])
+    source = Source.load(cell.dataset, data_dir)
+    setting = Setting(source, cell.neurons, cell.batch_size, rng)
+    scene = FAMILIES[cell.family].cases[cell.case](setting)
+    return decode(cell, scene)
+
+
+def decode(cell: Cell, scene: Scene) -> Row:
+    """Send the update of a scene to the decoder, and hold what it claims against the truth."""
+    dtype = getattr(torch, cell.dtype)
+    model = scene.model.to(dtype)
+    update = replace(scene.alter(scene.compute(model, scene)), batch_size=scene.stated)
+    target = gp.split(model)
+    x = scene.x.to(dtype)
+    yardstick = Yardstick.of(scene.source.x, columns=scene.source.columns)
+    exposed = gp.exposure(model, x)
+    tail_known = (
+        scene.know_tail and isinstance(scene.loss, gp.CrossEntropy) and not target.tail.unknown
+    )
+    truth = Truth(
+        x=x.double(),
+        y=None if scene.y.is_floating_point() else scene.y,
+        silent=~exposed.grid.any(0),
+        absent=_absent(scene),
+        tail_known=tail_known,
+        others=None if scene.others is None else scene.others.to(dtype).double(),
+    )
+    started = time.perf_counter()
+    recovery, error = None, ""
+    try:
+        with _limited(TIME_LIMIT):
+            recovery = gp.peel(model, update, loss=scene.loss if scene.know_tail else None)
+    except Exception as raised:  # noqa: BLE001 - whatever a decoder raises is a finding
+        error = f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
+    seconds = time.perf_counter() - started
+    claims = None if recovery is None else claims_of(recovery)
+    verdict = Verdict() if claims is None else compare(claims, truth, yardstick)
+    weight, bias = (update.gradients[name] for name in (target.weight_name, target.bias_name))
+    return Row(
+        **asdict(cell),
+        **asdict(verdict),
+        features=target.features,
+        outputs=_outputs(model, x),
+        batch=len(x),
+        stated=NOT_STATED if scene.stated is None else scene.stated,
+        tail="known" if tail_known else "unknown",
+        claimed=NOT_STATED if claims is None or claims.batch_size is None else claims.batch_size,
+        complete=int(claims is not None and claims.complete),
+        oracle=int(exposed.reached.sum()),
+        single_look=_single_look(weight.double(), bias.double(), truth.x, yardstick),
+        seconds=seconds,
+        error=error,
+    )
+
+
+def _absent(scene: Scene) -> Tensor:
+    """(batch,) which samples have no weight in the loss, and so no gradient."""
+    if not isinstance(scene.loss, gp.CrossEntropy):
+        return torch.zeros(len(scene.x), dtype=torch.bool)
+    classes = int(scene.y.max()) + 1
+    weights = scene.loss.class_weights or (1.0,) * classes
+    return torch.tensor(weights)[scene.y] == 0
+
+
+def _single_look(weight: Tensor, bias: Tensor, x: Tensor, yardstick: Yardstick) -> int:
+    """Count the true samples that stand among the quotients G[:, j] / h[j]."""
+    alive = bias != 0
+    quotients = weight[alive] / bias[alive, None]
+    near = yardstick.distances(quotients, x) <= RIGHT
+    return int(near.any(0).sum())
+
+
+def _outputs(model: nn.Module, x: Tensor) -> int:
+    with torch.no_grad():
+        outputs: Tensor = copy.deepcopy(model).eval()(x[:1])
+    return outputs.shape[1]
+
+
+@contextmanager
+def _limited(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError in a block that takes too long; only where the system has alarms."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"no answer within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,161 @@
+"""Rules that several parts share; whoever breaks one gets an `InputError` that names it.
+
+Example:
+    >>> check_data_range((0, "1"))
+    Traceback (most recent call last):
+    gradpeel.errors.InputError: data_range=(0, '1'): expected two numbers, the smaller one first
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import TypeGuard
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel.errors import InputError
+
+__all__ = [
+    "as_batch",
+    "as_tensor",
+    "check_data_range",
+    "check_dense",
+    "check_module",
+    "count_not_finite",
+    "is_list",
+    "is_number",
+    "is_plain_name",
+]
+
+_PARTS = 64
+_SUMMABLE = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a finite real number that a float can hold.
+
+    Example:
+        >>> [is_number(value) for value in (1, 0.5, True, "1", 1j, math.nan, 10**400)]
+        [True, True, False, False, False, False, False]
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def is_list(value: object) -> TypeGuard[Sequence[object]]:
+    """Whether a value is a tuple or a list of something; text is none."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def is_plain_name(name: str) -> bool:
+    r"""Whether a part of a module's or parameter's path can stand in a line of code.
+
+    torch.fx writes the forward pass down as Python source and runs it. It puts names between
+    quotation marks as they are, so a name that holds some would be run too; and names come from
+    files.
+
+    Example:
+        >>> [is_plain_name(name) for name in ("0", "layer-1", "class", "a\n", "\\")]
+        [True, True, False, False, False]
+    """
+    return name.isprintable() and not set(name) & set("\"'\\") and not keyword.iskeyword(name)
+
+
+def check_module(model: object) -> None:
+    """Refuse what is no network.
+
+    Raises:
+        InputError: names its type.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model of type {type(model).__name__}: expected a torch.nn.Module")
+
+
+def check_data_range(data_range: object) -> None:
+    """Refuse a range that is not a pair of numbers, the smaller one first; None is no range.
+
+    An end may be infinite.
+
+    Raises:
+        InputError: names the range.
+    """
+    if data_range is None:
+        return
+    ends = list(data_range) if is_list(data_range) else []
+    if len(ends) == 2:
+        low, high = ends
+        if _is_end(low, -math.inf) and _is_end(high, math.inf):
+            if low < high:
+                return
+            raise InputError(f"data_range={data_range}: expected the smaller value first")
+    raise InputError(f"data_range={data_range!r}: expected two numbers, the smaller one first")
+
+
+def _is_end(value: object, open_end: float) -> TypeGuard[float]:
+    return is_number(value) or (isinstance(value, float) and value == open_end)
+
+
+def check_dense(name: str, tensor: object) -> None:
+    """Refuse what is no tensor, or one that does not hold its values one by one in memory.
+
+    Raises:
+        InputError: names the tensor and what it is.
+    """
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{name} of type {type(tensor).__name__}: expected a torch.Tensor")
+    if tensor.is_meta:
+        raise InputError(f"{name}: a tensor on the device meta holds no values")
+    if tensor.is_nested or tensor.is_quantized or tensor.layout != torch.strided:
+        kind = "nested" if tensor.is_nested else "quantised" if tensor.is_quantized else "sparse"
+        way = {"nested": "to_padded_tensor", "quantised": "dequantize", "sparse": "to_dense"}[kind]
+        raise InputError(f"{name}: a {kind} tensor: expected a dense one, such as {way}() gives")
+
+
+def as_tensor(name: str, value: object, dtype: torch.dtype | None = None) -> Tensor:
+    """A dense tensor from a tensor, an array or nested lists; in a dtype, if one is given.
+
+    Raises:
+        InputError: names what it is instead.
+    """
+    try:
+        tensor = torch.as_tensor(value, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        kind = type(value).__name__
+        raise InputError(f"{name} of type {kind}: expected a tensor of numbers") from None
+    check_dense(name, tensor)
+    return tensor
+
+
+def as_batch(x: object, dtype: torch.dtype) -> Tensor:
+    """A batch of samples, (batch, *sample_shape), that stays finite in a dtype; not yet cast.
+
+    Raises:
+        InputError: it has no samples or no values, or values that are not real and finite.
+    """
+    batch = as_tensor("x", x)
+    if batch.ndim < 2 or batch.numel() == 0:
+        shape = tuple(batch.shape)
+        raise InputError(f"x of shape {shape}: expected (batch, *sample_shape), not empty")
+    if batch.is_complex():
+        raise InputError(f"x of dtype {batch.dtype}: expected real numbers")
+    for where, values in (("", batch), (f" in {dtype}", batch.to(dtype))):
+        bad = count_not_finite(values)
+        if bad:
+            raise InputError(f"x: {bad} of {batch.numel()} values are not finite{where}")
+    return batch
+
+
+def count_not_finite(tensor: Tensor) -> int:
+    """How many values are not finite; the tensor may be large."""
+    # A value that is not finite makes their sum such a value too: one pass, without a copy.
+    if tensor.dtype in _SUMMABLE and math.isfinite(float(tensor.detach().sum())):
+        return 0
+    return sum(int((~torch.isfinite(part)).sum()) for part in torch.chunk(tensor.flatten(), _PARTS))

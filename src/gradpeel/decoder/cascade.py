@@ -1,0 +1,488 @@
+"""The peeling decoder (paper, section "The Loop").
+
+Candidates are read off, merged, certified; what is certified is subtracted, which makes new
+singletons, until nothing new is certified. No ground truth comes near this package.
+
+Example:
+    >>> import torch
+    >>> from torch import nn
+    >>> from gradpeel.client import local_update
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 3)).double()
+    >>> x, y = torch.rand(4, 20).double(), torch.tensor([2, 0, 1, 1])
+    >>> peel(model, local_update(model, x, y))
+    Recovery(4 of 4 samples in ... rounds, complete)
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel.checks import check_data_range, check_module
+from gradpeel.decoder.candidates import Candidates, Readings, find
+from gradpeel.decoder.certificate import Verdicts
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.finish import Ending, finish
+from gradpeel.decoder.judge import Judge
+from gradpeel.decoder.kinks import tell_kinks
+from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.linalg import gaussian, generator
+from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.share import Share, fit_labels, learn_share
+from gradpeel.decoder.simulate import Backward
+from gradpeel.decoder.state import Look, State
+from gradpeel.decoder.unproven import Reading
+from gradpeel.device import choose, with_float64
+from gradpeel.errors import InputError
+from gradpeel.losses import CrossEntropy, Loss, check_loss
+from gradpeel.target import Target, split
+from gradpeel.update import Update
+
+__all__ = ["Peeling", "peel"]
+
+
+def peel(
+    model: nn.Module,
+    update: Update,
+    *,
+    loss: Loss | None = CrossEntropy(),  # noqa: B008 -- immutable
+    sample_shape: tuple[int, ...] | None = None,
+    data_range: tuple[float, float] | None = None,
+    use_next_layer: bool = True,
+    device: str | torch.device = "cpu",
+    on_round: Callable[[Round], None] | None = None,
+) -> Recovery:
+    """Decode an update: every sample that peeling can reach, with label and certificate.
+
+    Args:
+        model: the network the update was computed on, with the weights the client had; its first
+            layers will do where `loss` is None.
+        update: what the client sent; its batch size need not be known.
+        loss: what the client minimised. With cross-entropy samples are certified by simulating
+            them, and get labels; with another loss, None (unknown), or a tail that cannot be
+            simulated, by the structure of the update, without labels.
+        sample_shape: shape of one sample; flat rows are returned where it is not given.
+        data_range: smallest and largest value a sample's entry can have, if that is known; a
+            candidate outside it is turned away.
+        use_next_layer: also demand that a candidate explains the next layer's gradient, where
+            there is one.
+        device: where to decode: "cpu", "cuda", "cuda:1", "mps" or "auto", the fastest there is. One
+            without float64 leaves it to the CPU. Results are on the CPU always.
+        on_round: called after each round.
+
+    Returns:
+        The samples found, their labels and certificates, and whether they are provably the whole
+        batch.
+
+    Raises:
+        ModelRefusedError: the network cannot be attacked; the error says why.
+        InputError: the update does not belong to the network, or there is no such device.
+    """
+    peeling = Peeling(
+        model,
+        update,
+        loss=loss,
+        sample_shape=sample_shape,
+        data_range=data_range,
+        use_next_layer=use_next_layer,
+        device=device,
+    )
+    for round_ in peeling:
+        if on_round is not None:
+            on_round(round_)
+    return peeling.recovery()
+
+
+class Peeling:
+    """A cascade under way: iterate over it for its rounds, then ask for the `recovery`.
+
+    Takes the arguments of `peel`. The model and the update must not change meanwhile: nothing is
+    copied that is large.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        model: nn.Module,
+        update: Update,
+        *,
+        loss: Loss | None = CrossEntropy(),  # noqa: B008 -- immutable
+        sample_shape: tuple[int, ...] | None = None,
+        data_range: tuple[float, float] | None = None,
+        use_next_layer: bool = True,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if not isinstance(update, Update):
+            raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
+        check_module(model)
+        check_loss(loss, may_be_unknown=True)
+        check_data_range(data_range)
+        # An empty tensor knows which of several devices of a kind it is on.
+        where = torch.empty(0, device=with_float64(choose(device))).device
+        home = next((parameter.device for parameter in model.parameters()), where)
+        if with_float64(home) != home:
+            model = copy.deepcopy(model).to(where)
+        if any(g.device != where for g in update.gradients.values()):
+            moved = {name: g.to(where) for name, g in update.gradients.items()}
+            update = replace(update, gradients=moved)
+        self._update = update
+        self._target = target = split(model, share=True).for_decoding(where)
+        _check_belongs(model, target, update, whole=loss is not None)
+        # A shape that does not fit is told now, not after the cascade.
+        empty = target.bias.new_zeros(0, target.features)
+        target.front.invert(empty, sample_shape)
+        self._sample_shape = sample_shape
+        self._range = data_range
+        residual = Residual(target, update, use_next=use_next_layer)
+        source = generator()
+        direction = gaussian(residual.rows.shape[1], like=target.bias, source=source)
+        coin = torch.rand(target.neurons, generator=source, device="cpu").to(target.bias)
+        others = torch.randperm(len(direction), generator=source, device="cpu")[
+            LIMITS.compare_coordinates :
+        ]
+        if residual.in_neuron_space:  # elsewhere many coordinates may be zero
+            direction[others.to(direction.device)] = 0.0
+        self._direction = direction / direction.norm()
+        self._signs = torch.where(coin < 0.5, -1.0, 1.0).to(target.bias)
+        self._loss = (
+            loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
+        )
+        self._classes = 0
+        if self._loss is not None:
+            self._classes = target.tail(torch.zeros_like(target.bias)[None]).shape[1]
+        layer = target.tail.next_layer
+        known = KnownSamples(
+            update.gradients[target.weight_name],
+            width=residual.rows.shape[1],
+            scale=residual.scale,
+            next_width=0 if layer is None else layer.out_features,
+            classes=self._classes,
+        )
+        self._state = State(residual, known)
+        self._share: Share | None = None
+        self._unit: Backward | None = None
+        self._groups: dict[int, tuple[int, float]] = {}
+        self._judge = Judge(
+            target.tail,
+            known,
+            Structure(residual.sent),
+            classes=self._classes,
+        )
+        self._ambiguous: set[int] = set()
+        self._vague = False
+        self._lenient: Look | None = None
+
+    @property
+    def tried(self) -> int:
+        """Number of candidates judged so far."""
+        return self._judge.tried
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[Round]:
+        """Run the cascade, one round at a time."""
+        state = self._state
+        # Only neurons touched by the last round can have become singletons; the rest need no new
+        # look until the cascade stalls.
+        touched = everywhere = torch.ones_like(state.residual.quiet)
+        self._learn_share(find(state.residual, everywhere, self._direction))
+        if self._loss is not None and self._share is None:
+            return  # nobody has the direction of any label
+        stage = Stage.STRICT
+        while True:
+            if state.is_explained:
+                if not self._settle_trial():
+                    break
+                touched = everywhere
+            look = self._look(touched, stage)
+            chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
+            if not len(chosen):
+                state.log(look, chosen, stage)
+                touched, harder = everywhere, self._after_a_stall(stage)
+                if harder is None:
+                    break
+                stage = harder
+                continue
+            new, touched = state.enter(look, chosen, stage)
+            stage = Stage.STRICT
+            yield state.trace[-1]
+            # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
+            # more: do not wait for the stall.
+            worn = LIMITS.worn if self._judge.backward is not None else LIMITS.worn_measured
+            if float(new.sample_error.max()) > worn and self._refine():
+                touched = everywhere
+        if len(state.known) and float(state.known.peeled.sample_error.max()) > self._exact_enough:
+            self._refine()
+
+    def _look(self, touched: Tensor, stage: Stage) -> Look:
+        """Look at the candidates of some neurons, as hard as the stage says."""
+        # Harder looks follow a lenient one, and nothing has changed since.
+        before = self._lenient if stage > Stage.LENIENT else None
+        if before is not None and stage is Stage.SPECULATIVE:
+            return before
+        readings = (
+            find(self._state.residual, touched, self._direction)
+            if before is None
+            else before.readings
+        )
+        look = self._seen(readings, self._judge.judge(readings, self._state.residual, stage))
+        self._lenient = look if stage is Stage.LENIENT else before
+        return look
+
+    def _seen(self, readings: Readings, said: tuple[Candidates, Verdicts]) -> Look:
+        """Remember what a look has shown beyond samples."""
+        candidates, verdicts = said
+        self._vague |= bool(verdicts.vague.any())
+        # What a later look does not show as a group any more has been resolved meanwhile.
+        for place in range(len(candidates)):
+            neuron = int(candidates.neurons[place])
+            self._groups.pop(neuron, None)
+            if bool(verdicts.groups[place]):
+                size = int(verdicts.peeled.counts[place].sum())
+                self._groups[neuron] = size, float(verdicts.radius[place])
+        alike = self._judge.alike
+        if alike is not None and not self._state.on_trial:
+            self._ambiguous.update(self._state.known.sources[alike].tolist())
+        return Look(readings, *said)
+
+    @property
+    def _exact_enough(self) -> float:
+        """Error that samples may have in the end; to prove that nobody is missing takes less."""
+        half = math.sqrt(self._state.residual.resolution)
+        whole = bool(self._state.residual.quiet.all())
+        return half if whole or self._judge.backward is None else max(half, LIMITS.worn)
+
+    def _after_a_stall(self, stage: Stage) -> Stage | None:
+        """How hard to look now that nobody new was found; None if all was tried."""
+        if stage is Stage.STRICT:
+            # What is known can be made more exact, and then fainter samples show.
+            if (self._vague or self._state.hides_something) and self._refine():
+                self._vague = False
+                return stage
+            if self._tell_kinks():
+                return stage
+        if stage < self._judge.last_stage:
+            return Stage(stage + 1)
+        return Stage.STRICT if self._settle_trial() else None
+
+    def _learn_share(self, readings: Readings) -> None:
+        """Set up the simulation, with the weight that one sample has in this update.
+
+        Args:
+            readings: the candidates of the whole update.
+        """
+        judge, residual = self._judge, self._state.residual
+        judge.watch(readings, residual)
+        if self._loss is None:
+            return
+        self._unit = backward = Backward(
+            self._target.tail,
+            self._loss,
+            share=1.0,
+            share_error=0.0,
+            share_from=None,
+            unit_error=self._signs * residual.spread,
+            classes=self._classes,
+        )
+        self._share = share = learn_share(readings, residual, backward, judge.structure)
+        if share is not None:
+            size = share.batch_size if self._update.reduction == "mean" else None
+            value, error = (share.value, share.error) if size is None else (1.0 / size, 0.0)
+            judge.backward = replace(
+                backward, share=value, share_error=error, share_from=share.only
+            )
+
+    def _refine(self, *, again: bool = False) -> bool:
+        """Refine all samples and start over from the update; says whether that was possible."""
+        return self._state.refine(
+            backward=self._judge.backward,
+            layer=self._target.tail.next_layer,
+            structure=self._judge.structure,
+            again=again,
+        )
+
+    def _tell_kinks(self) -> bool:
+        """Find out where samples at a kink fire; says whether anything was found out."""
+        # What is subtracted on trial may be wrong; and without v nobody knows what a silent sample
+        # would add.
+        state = self._state
+        if state.on_trial or (self._judge.backward is None and not state.residual.has_next):
+            return False
+        told = tell_kinks(state.known.peeled, state.residual, self._isolating)
+        if told is not None:
+            state.learn(told)
+        return told is not None
+
+    def _isolating(self, residual: Residual, among: Tensor) -> Tensor:
+        """(neurons,) which of some neurons hand out a new sample that is certified."""
+        readings = find(residual, among, self._direction)
+        candidates, verdicts = self._judge.judge(readings, residual, Stage.STRICT)
+        new = self._new(candidates, verdicts, verdicts.accepted.nonzero()[:, 0])
+        row, column = candidates.pairs
+        isolating = torch.zeros_like(among)
+        isolating[column[torch.isin(row, new)]] = True
+        return isolating
+
+    def _settle_trial(self) -> bool:
+        """Confirm samples that little spoke for when they were subtracted, or take them back.
+
+        Says whether any was taken back.
+        """
+        state = self._state
+        if not state.on_trial:
+            return False
+        kept = state.confirm(refined=self._refine(again=True))
+        if bool(kept.all()):
+            return False
+        state.roll_back(kept)
+        if len(state.known):
+            self._refine(again=True)
+        return True
+
+    def _choose(self, look: Look, *, speculate: bool) -> Tensor:
+        """Indices of accepted candidates that are new, distinct and within the declared range."""
+        known, candidates, verdicts = self._state.known, look.candidates, look.verdicts
+        chosen = verdicts.accepted.nonzero()[:, 0]
+        if speculate and not len(chosen) and len(candidates):
+            tried = self._state.refuted | set(known.sources[known.chances > LIMITS.chance].tolist())
+            open_ = [neuron not in tried for neuron in candidates.neurons.tolist()]
+            possible = verdicts.sound & verdicts.sound.new_tensor(open_)
+            chance = torch.where(possible, verdicts.chance, torch.inf)
+            best = chance.argmin()
+            chosen = best[None] if float(chance[best]) <= LIMITS.speculative else chosen
+        chosen = self._new(candidates, verdicts, chosen)
+        if self._range is not None:
+            own = self._state.residual.bias[candidates.neurons[chosen]]
+            rows = known.read(candidates, chosen, own)
+            chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
+        return chosen
+
+    def _new(self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor) -> Tensor:
+        """Those of the chosen candidates that are nobody known, each once."""
+        # Two readings are the same sample if they agree as far as either can be trusted.
+        trusted = torch.maximum(verdicts.peeled.sample_error, verdicts.mismatch)
+        coordinates, known = candidates.coordinates, self._state.known
+        chosen = chosen[~known.knows(coordinates[chosen], trusted[chosen])]
+        return chosen[known.distinct(coordinates[chosen], trusted[chosen])]
+
+    def _within(self, bounds: tuple[float, float], rows: Tensor, error: Tensor) -> Tensor:
+        low, high = bounds
+        slack = (LIMITS.slack * error * max(abs(low), abs(high)))[:, None]
+        samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
+        return ((samples >= low - slack) & (samples <= high + slack)).all(1)
+
+    def _unproven(self) -> Reading:
+        """What was read beyond the certified samples, by the first look, the last, or a guess."""
+        known = self._state.known.peeled.sensitivities
+        found = [self._read(self._state.residual, known)]
+        if len(known):
+            sent = self._state.residual.clone()
+            sent.restore()
+            found.append(self._read(sent, torch.zeros_like(known)))
+        if not self._certifies:
+            found.append(self._conjectured())
+        reading = Reading.joined(*found)
+        return reading.pick(reading.mismatch.argsort(stable=True))
+
+    @property
+    def _certifies(self) -> bool:
+        """Whether what is found is certified: it is not where one sample's weight is a guess."""
+        return self._share is None or self._share.proven
+
+    def _conjectured(self) -> Reading:
+        """The samples that were found by a guess."""
+        known = self._state.known
+        one = torch.eye(len(known)).to(known.own)
+        return Reading(
+            known.sources,
+            torch.zeros_like(known.own),
+            -one,
+            known.residuals,
+            torch.zeros_like(known.sources),
+            torch.full_like(known.own, torch.inf),
+        )
+
+    def _read(self, residual: Residual, known: Tensor) -> Reading:
+        """What a residual hands out that is nobody known."""
+        everywhere = torch.ones_like(residual.quiet)
+        candidates = find(residual, everywhere, self._direction).form(residual)
+        if len(candidates):
+            news = ~self._state.known.knows(candidates.coordinates, candidates.error)
+            candidates = candidates.pick(news)
+        neurons = candidates.neurons
+        if self._unit is not None and residual.has_next and len(candidates):
+            mismatch = fit_labels(candidates, residual, self._unit).apart
+        else:
+            mismatch = candidates.error
+        groups = [self._groups.get(neuron, (0, math.inf)) for neuron in neurons.tolist()]
+        sizes, radii = zip(*groups, strict=True) if groups else ((), ())
+        bias = residual.bias[neurons]
+        return Reading(
+            neurons,
+            1.0 / bias,
+            known[:, neurons].T / bias[:, None],
+            mismatch,
+            neurons.new_tensor(sizes),
+            mismatch.new_tensor(radii),
+        )
+
+    @property
+    def neuron_errors(self) -> Tensor:
+        """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
+        return self._state.residual.row_error.cpu()
+
+    @torch.no_grad()
+    def recovery(self) -> Recovery:
+        """What the cascade has found so far, checked against the update as it was sent."""
+        judge = self._judge
+        return finish(
+            Ending(
+                target=self._target,
+                update=self._update,
+                state=self._state,
+                backward=judge.backward,
+                share=self._share,
+                rank=judge.structure.rank if judge.structure.asked else None,
+                sample_shape=self._sample_shape,
+                certifies=self._certifies,
+                unproven=self._unproven,
+                candidates_tested=judge.tried,
+                everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
+                vague=self._vague,
+                ambiguous=self._ambiguous,
+            )
+        )
+
+
+def _check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bool) -> None:
+    """Every gradient must have a parameter of the same name and shape, the target's among them.
+
+    Where the tail is not at hand (not `whole`), gradients of layers behind it are ignored.
+    """
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    for name in (target.weight_name, target.bias_name):
+        if name not in update.gradients:
+            raise InputError(f"update: no gradient {name!r}, the target's; it has {_list(update)}")
+    for name, gradient in update.gradients.items():
+        if name not in shapes:
+            if not whole:
+                continue
+            raise InputError(
+                f"update: {name!r}: the model has no such parameter "
+                "(where the tail is unknown, say so: loss=None)"
+            )
+        if tuple(gradient.shape) != shapes[name]:
+            raise InputError(
+                f"update: {name!r} has shape {tuple(gradient.shape)}: the model's is {shapes[name]}"
+            )
+
+
+def _list(update: Update) -> str:
+    return ", ".join(repr(name) for name in list(update.gradients)[:8])

@@ -1,0 +1,1 @@
+"""Kinds of evidence: what each says of a candidate, and how many independent equations it has."""

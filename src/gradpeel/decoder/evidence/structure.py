@@ -1,0 +1,300 @@
+"""Structure: evidence that needs neither tail, label, loss nor batch size.
+
+The target's weight gradient is G = C^T X, with a row of C for each sample, zero wherever the sample
+does not fire. So, while the batch is smaller than the layer and than the number of features, the
+true sensitivities of every sample lie in the column space of the gradient *as it was sent*, before
+and after any peeling. Those of a mixture fire at the wrong neurons and lie outside. The rank of the
+space is the number of distinct samples.
+
+What the test is worth is counted, not assumed: a neuron whose unit vector lies in the space
+(leverage 1) says nothing, so the number of equations is the sum of 1 - leverage over the neurons
+that fire. And where samples hardly differ in the neurons they fire, a mixture fires as they do: the
+test is worth no more than firing patterns differ.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.linalg import gaussian, generator
+from gradpeel.decoder.residual import Residual, Sent
+
+__all__ = ["Structure"]
+
+_BLOCK = 64
+"""Directions looked for at once where nobody says how many there are."""
+
+
+class Structure:
+    """The column space of an update's weight gradient, found when first asked for.
+
+    Attributes:
+        asked: whether it was.
+    """
+
+    def __init__(self, sent: Sent) -> None:
+        self._sent = sent
+        self._live = sent.row_error > 0
+        self._basis: Tensor | None = None
+        self._signal: Tensor | None = None
+        self._rank: int | None = None
+        self._found: dict[bytes, tuple[Tensor, Tensor, int]] = {}
+        self._alike = 1.0
+        self.asked = False
+
+    @property
+    def rank(self) -> int | None:
+        """Number of distinct samples; None where it cannot be told."""
+        self._find_signal()
+        return self._rank
+
+    @property
+    def free(self) -> Tensor:
+        """(neurons,) 1 less the leverage of each neuron; 0 where the test says nothing."""
+        free = torch.zeros_like(self._sent.row_error)
+        basis = self._find_basis()
+        if basis is not None:
+            free[self._live] = (1.0 - basis.square().sum(1)).clamp(min=0.0)
+        return free
+
+    @property
+    def is_diverse(self) -> bool:
+        """Whether firing patterns differ so much that no two agree by chance."""
+        return self._alike <= LIMITS.chance
+
+    def distance(self, c: Tensor) -> tuple[Tensor, Tensor]:
+        """How far sensitivities lie outside the space, relative to random ones.
+
+        Args:
+            c: (n, neurons) sensitivities.
+
+        Returns:
+            (n,) the distance, 1 where the test says nothing, and (n,) the number of equations.
+        """
+        basis = self._find_basis() if len(c) else None
+        if basis is None:
+            return c.new_ones(len(c)), c.new_zeros(len(c))
+        weighted = c[:, self._live] / self._sent.row_error[self._live]
+        outside = weighted - (weighted @ basis) @ basis.T
+        free = (1.0 - basis.square().sum(1)).clamp(min=0.0)
+        equations = ((weighted != 0) * free).sum(1)
+        # A random vector on the same neurons would have this much of itself outside.
+        expected = (weighted.square() * free).sum(1).sqrt()
+        tiny = torch.finfo(c.dtype).tiny
+        return outside.norm(dim=1) / expected.clamp(min=tiny), equations
+
+    def contains(self, c: Tensor, candidates: Candidates, residual: Residual) -> Tensor:
+        """(n,) mask of candidates whose sensitivities lie in the space, where it tells.
+
+        Neurons at a candidate's kink are left out: nobody knows whether it fires there.
+
+        Args:
+            c: (n, neurons) sensitivities.
+            candidates: whose they are.
+            residual: the residual they were read from.
+        """
+        z = candidates.pre_activations
+        doubt = z.abs() <= LIMITS.kink * candidates.error[:, None] * residual.spread
+        distance, equations = self.distance(c * ~doubt)
+        return (equations >= LIMITS.fewest_equations) & (distance <= LIMITS.outside)
+
+    def shows(self, c: Tensor, fires: Tensor) -> Tensor:
+        """(n, neurons) at which neurons half of a sensitivity more or less would leave the space.
+
+        Args:
+            c: (n, neurons) sensitivities, also where a candidate does not fire.
+            fires: (n, neurons) where it does.
+        """
+        weight = torch.where(self._live, self._sent.row_error, torch.inf)
+        part = (c / weight).square() * self.free
+        whole = (part * fires).sum(1, keepdim=True)
+        return (0.25 * part > (2 * LIMITS.outside) ** 2 * whole) & (part > 0)
+
+    def chance(self, distance: Tensor, equations: Tensor) -> Tensor:
+        """(n,) how likely a mixture's sensitivities would lie as close to the space.
+
+        Args:
+            distance: (n,) from the space.
+            equations: (n,) as many as it was measured in.
+        """
+        counted = equations.clamp(max=LIMITS.most_equations) * (distance <= LIMITS.outside)
+        luck = (2 * distance).clamp(max=1.0).pow(counted)
+        return torch.where(luck < 1.0, luck.clamp(min=self._alike), 1.0)
+
+    def watch(self, share: Tensor) -> None:
+        """Learn from the share of candidates that fire each neuron, (neurons,), how they differ.
+
+        The chance that two agree at every neuron falls with the number of neurons they differ in.
+        """
+        self._alike = math.exp(-float((share * (1 - share)).sum()))
+
+    def sharpen(self, c: Tensor, fires: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Find sensitivities from the neurons that a sample does not fire.
+
+        There is, up to scale, one vector in the space that vanishes wherever the sample is silent:
+        its sensitivities. Knowing where it fires thus gives them to the resolution of the update,
+        however inexactly the sample itself is known.
+
+        Args:
+            c: (n, neurons) sensitivities as far as they are known; they set the scale.
+            fires: (n, neurons) where each sample fires.
+
+        Returns:
+            (n, neurons) sharpened sensitivities; (n,) their relative errors, infinite where the
+            silent neurons are too few; (n,) by how many these are more than enough.
+        """
+        live, sharp = self._live, c.clone()
+        error, spare = c.new_full((len(c),), torch.inf), c.new_zeros(len(c))
+        basis = self._find_signal() if len(c) else None
+        if basis is None:
+            return sharp, error, spare
+        for i in range(len(c)):
+            found, error[i], spare[i] = self._vanishing(basis, fires[i, live])
+            if bool(error[i].isfinite()):
+                known = c[i, live]
+                sharp[i, live] = found * ((found @ known) / (found @ found))
+        return sharp, error, spare.clamp(min=0.0)
+
+    def _vanishing(self, basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor, int]:
+        """The vector of the space that is zero where `on` is not, its error, and spare neurons.
+
+        It is remembered: samples are asked for again as long as where they fire does not change.
+        """
+        key = on.numpy(force=True).tobytes()
+        if key not in self._found:
+            weight = self._sent.row_error[self._live]
+            spare = int((~on).sum()) - basis.shape[1]
+            found, error = weight, weight.new_tensor(torch.inf)
+            if spare > 0:
+                vector, error = _null_vector(basis, on)
+                found = torch.where(on, basis @ vector * weight, 0.0)
+                # It is exact in units of each neuron's error: large errors are large ones.
+                error = error * (found[on] / weight[on]).norm() * weight[on].norm()
+                error = error / (found.norm() * math.sqrt(int(on.sum())))
+            self._found[key] = found, error, spare
+        return self._found[key]
+
+    def _find_basis(self) -> Tensor | None:
+        """Orthonormal columns that span the space; None where it is all there is.
+
+        Neurons are weighted by their errors, so that faint samples keep their direction. A few of
+        the columns may span nothing but noise.
+        """
+        if not self.asked:
+            self.asked = True
+            self._basis = self._span()
+            # The bias gradient is the sum of all sensitivities: if it is not in the space either,
+            # the two gradients do not belong together.
+            if (
+                self._basis is not None
+                and float(self.distance(self._sent.bias[None])[0]) > LIMITS.alien_bias
+            ):
+                self._basis = None
+        return self._basis
+
+    def _weighted_rows(self) -> Tensor:
+        """(live neurons, width) the gradient, each row in units of its error."""
+        return self._sent.rows[self._live] / (
+            self._sent.row_error[self._live, None] * self._sent.scale
+        )
+
+    @property
+    def _most(self) -> int:
+        """The dimension of all there is."""
+        return min(int(self._live.sum()), self._sent.rows.shape[1], self._sent.features)
+
+    def _span(self) -> Tensor | None:
+        """Random combinations of the columns until only noise is left, made orthonormal."""
+        most = self._most
+        if not most:
+            return None
+        rows = self._weighted_rows()
+        count, width = rows.shape
+        source = generator()
+        basis = rows.new_zeros(count, 0)
+        while basis.shape[1] < most:
+            block = min(_BLOCK, max(8, most // 8), most - basis.shape[1])
+            mix = gaussian(width, block, like=rows, source=source)
+            fresh = rows @ mix / math.sqrt(width)
+            fresh = fresh - basis @ (basis.T @ fresh)
+            left = float(fresh.norm(dim=0).max()) / math.sqrt(count)
+            if left <= LIMITS.rank_noise:
+                return basis
+            # Normalised before they are made orthogonal once more: what is left may be small.
+            for _ in range(2):
+                fresh = torch.linalg.qr(fresh).Q
+                fresh = fresh - basis @ (basis.T @ fresh)
+            basis = torch.cat([basis, torch.linalg.qr(fresh).Q], 1)
+            # Roundings may stand a little above what they are thought to be; then this block spans
+            # them, and whatever samples are as faint.
+            if left <= LIMITS.rank_cliff and basis.shape[1] < most:
+                return basis
+        return None
+
+    def _find_signal(self) -> Tensor | None:
+        """The basis without the columns that span nothing but noise; also finds the rank."""
+        basis = self._find_basis()
+        if basis is not None and self._signal is None:
+            left, values, _ = torch.linalg.svd(basis.T @ self._weighted_rows(), full_matrices=False)
+            noise = LIMITS.rank_noise * (
+                math.sqrt(len(basis)) + math.sqrt(self._sent.rows.shape[1])
+            )
+            self._rank = _rank(values, noise)
+            self._signal = basis @ left[:, : self._rank]
+        return self._signal
+
+
+def _rank(values: Tensor, noise: float) -> int:
+    """How many singular values are signal: all above the noise, up to the cliff if there is one.
+
+    Roundings of faint neurons may stand a little above what they are thought to be; samples stand
+    far above.
+    """
+    values = torch.cat([values, values.new_zeros(1)])
+    above = int((values > noise).sum())
+    low = int((values > LIMITS.rank_cliff * noise).sum())
+    if above > low:
+        steps = values[max(low - 1, 0) : above] / values[max(low, 1) : above + 1].clamp(min=noise)
+        if len(steps) and float(steps.max()) > LIMITS.rank_cliff:
+            return max(low - 1, 0) + int(steps.argmax()) + 1
+    return above
+
+
+def _null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
+    """The combination of columns that is smallest where `on` is not, by inverse iteration.
+
+    Returns it with its error, the ratio of the smallest two singular values: how well it stands
+    out.
+    """
+    # Columns are orthonormal, so the Gram matrix of the silent rows follows from the firing ones,
+    # which are fewer. Its smallest eigenvalue is zero up to rounding, of either sign.
+    identity = torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
+    gram = (1 + LIMITS.gram_shift * torch.finfo(basis.dtype).eps) * identity - basis[on].T @ basis[
+        on
+    ]
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    # Any start will do that is not orthogonal to it.
+    start, away = gaussian(2, basis.shape[1], like=basis)
+    if int(failed):
+        return start, start.new_tensor(torch.inf)
+    vector = _iterate(factor, start)
+    # The runner-up, kept apart from the first.
+    other = _iterate(factor, away, away_from=vector)
+    silent = basis[~on]
+    return vector, (silent @ vector).norm() / (silent @ other).norm()
+
+
+def _iterate(factor: Tensor, start: Tensor, away_from: Tensor | None = None) -> Tensor:
+    """Unit vector after a few steps of inverse iteration."""
+    vector = start
+    for _ in range(3):
+        vector = torch.cholesky_solve(vector[:, None], factor)[:, 0]
+        if away_from is not None:
+            vector = vector - away_from * (away_from @ vector)
+        vector = vector / vector.norm()
+    return vector

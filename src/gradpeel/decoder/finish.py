@@ -1,0 +1,329 @@
+"""The end of a cascade: turn what is certified into samples, and hold them against the update.
+
+A set of samples that reproduces the whole update, all layers, proves more than its certificates
+(paper, section "Certification"): nothing else is in there. At the target, which may be as wide as
+an image has pixels, gradients are compared in random directions: two that differ agree in none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.linalg import batches, combine, gaussian
+from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery
+from gradpeel.decoder.residual import Residual, rms
+from gradpeel.decoder.sample_block import SampleBlock
+from gradpeel.decoder.share import Share
+from gradpeel.decoder.simulate import Backward
+from gradpeel.decoder.state import State
+from gradpeel.decoder.unproven import Reading, Unproven
+from gradpeel.target import Target
+from gradpeel.update import Update, norm
+
+__all__ = ["Ending", "finish"]
+
+_AT_ONCE = 32
+"""Samples turned back at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """A cascade at its end.
+
+    Attributes:
+        target: the target of the network, its tail in float64.
+        update: what was sent.
+        state: the samples that were found, what is left without them, and the looks at candidates.
+        backward: the client's backward pass, where it could be simulated.
+        share: the weight of one sample, where it could be told.
+        rank: number of distinct samples, where that was asked for.
+        sample_shape: shape of one sample, if known.
+        certifies: whether samples that were found are certified.
+        unproven: looks for what was read but not certified.
+        candidates_tested: number of candidates judged.
+        everywhere: evidence that all samples have.
+        vague: something was too inexact to be certified.
+        ambiguous: sources of samples that the structure cannot tell from mixtures after all.
+    """
+
+    target: Target
+    update: Update
+    state: State
+    backward: Backward | None
+    share: Share | None
+    rank: int | None
+    sample_shape: tuple[int, ...] | None
+    certifies: bool
+    unproven: Callable[[], Reading]
+    candidates_tested: int
+    everywhere: Evidence
+    vague: bool
+    ambiguous: set[int]
+
+
+def finish(end: Ending) -> Recovery:
+    """Tell what a cascade has found."""
+    samples, kept = end.state.known, _certified(end)
+    whole = bool(kept.all())
+    known = samples.peeled.pick(kept)
+    combinations = samples.combinations() if whole else samples.combinations()[kept]
+    residual = end.state.residual
+    if not whole:
+        # What was withdrawn is not explained.
+        residual = residual.clone()
+        residual.restore()
+        residual.subtract(known)
+    account = _account(end, known, combinations, residual)
+    counts, places = known.counts.long(), kept.nonzero()[:, 0].tolist()
+    gradient = end.update.gradients[end.target.weight_name]
+    invert = partial(_samples, target=end.target, sample_shape=end.sample_shape)
+    return Recovery(
+        samples=invert(combine(combinations, gradient).cpu()),
+        labels=samples.labels[kept].cpu(),
+        multiplicities=counts.sum(1).cpu(),
+        label_counts=tuple(
+            {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()
+        ),
+        residuals=samples.residuals[kept].cpu(),
+        errors=LIMITS.stated * known.sample_error.cpu(),
+        scores=-samples.chances[kept].clamp(min=LIMITS.least_chance).log10().cpu(),
+        equations=samples.equations[kept].cpu(),
+        evidence=tuple(samples.evidence[i] | end.everywhere for i in places),
+        stages=tuple(samples.stages[i] for i in places),
+        rounds=samples.rounds[kept].cpu(),
+        sources=samples.sources[kept].cpu(),
+        isolating=tuple(samples.isolating[i] for i in places),
+        unproven=Unproven(
+            end.unproven,
+            combinations=samples.combinations(),
+            gradient=gradient,
+            invert=invert,
+        ),
+        trace=tuple(round_.only(samples.sources[kept].cpu()) for round_ in end.state.trace),
+        candidates_tested=end.candidates_tested,
+        batch_size=account.size,
+        share=end.share.value if end.share is not None and end.share.proven else None,
+        rank=end.rank,
+        explained=max(0.0, 1.0 - account.gap),
+        mismatch=account.mismatch,
+        faint=account.reproduced and not account.complete,
+        complete=account.complete,
+        stopped=_why(end, residual, account),
+        warnings=_warnings(residual, account.size, end.rank),
+    )
+
+
+def _certified(end: Ending) -> Tensor:
+    """(n,) mask of the samples that are reported: nobody who is still on trial, or in doubt."""
+    samples = end.state.known
+    kept = _agrees(samples, end.state.residual) & (samples.chances <= LIMITS.chance)
+    if not len(samples) or not end.certifies:
+        return kept & end.certifies
+    alone = [Evidence.BIAS not in kind for kind in samples.evidence]
+    doubted = [source in end.ambiguous for source in samples.sources.tolist()]
+    return kept & ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
+
+
+@dataclass(frozen=True)
+class _Account:
+    """How much of the update the certified samples account for.
+
+    Attributes:
+        gap: what of it they leave, relative.
+        mismatch: the worst relative gap on neurons that count as explained.
+        reproduced: they leave nothing.
+        complete: nothing is left, and their weights add up to the whole batch.
+        size: what is known of the batch size.
+    """
+
+    gap: float
+    mismatch: float
+    reproduced: bool
+    complete: bool
+    size: BatchSize
+
+
+def _account(end: Ending, known: SampleBlock, combinations: Tensor, residual: Residual) -> _Account:
+    """Hold certified samples, given as combinations too, against the update."""
+    update, backward, share = end.update, end.backward, end.share
+    counts = known.counts.long()
+    found = int(counts.sum(1).clamp(min=1).sum())
+    labelled = backward is not None and bool((counts.sum(1) > 0).all())
+    if backward is not None and labelled:
+        gap, mismatch = _check(
+            update, known, combinations, backward=backward, target=end.target, residual=residual
+        )
+    else:
+        gap, mismatch = _left(residual)
+    if backward is not None and update.reduction == "mean":
+        total = float((counts.double() @ backward.targets.sum(1)).sum()) * backward.share
+        everybody = labelled and abs(total - 1) <= math.sqrt(residual.resolution)
+    else:
+        everybody = found == update.batch_size
+    # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
+    reproduced = gap <= math.sqrt(residual.grain)
+    complete = reproduced and everybody and found > 0
+    tells = share is not None and share.proven and update.reduction == "mean"
+    size = BatchSize(
+        stated=update.batch_size,
+        by_weight=share.batch_size if share is not None and tells else None,
+        least=found,
+        proven=found if complete and labelled and update.batch_size == found else None,
+    )
+    return _Account(gap, mismatch, reproduced, complete, size)
+
+
+def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | None) -> Tensor:
+    """Turn rows into samples, in their place: there may not be room for both."""
+    shape = target.front.invert(rows[:0], sample_shape).shape[1:]
+    for some in batches(len(rows), _AT_ONCE):
+        rows[some] = target.front.invert(rows[some], sample_shape).flatten(1)
+    return rows.view(len(rows), *shape)
+
+
+def _agrees(samples: KnownSamples, residual: Residual) -> Tensor:
+    """(n,) mask: samples whose numbers are those they were certified by.
+
+    The cascade works with coordinates; the numbers come from another system of equations. A sample
+    for which the two do not agree, as random directions show, is withdrawn.
+    """
+    peeled, sent = samples.peeled, residual.sent.rows
+    mix = gaussian(sent.shape[1], LIMITS.check_directions, like=sent) / math.sqrt(sent.shape[1])
+    off = rms(samples.combinations() @ (sent @ mix) - peeled.coordinates @ mix) / residual.scale
+    return off <= torch.clamp(LIMITS.merge * peeled.sample_error, min=LIMITS.other_numbers)
+
+
+def _check(
+    update: Update,
+    known: SampleBlock,
+    combinations: Tensor,
+    *,
+    backward: Backward,
+    target: Target,
+    residual: Residual,
+) -> tuple[float, float]:
+    """Compare the own gradient of samples, given as combinations too, with the update.
+
+    Returns the relative gap over all layers, and the worst one over explained neurons.
+    """
+    if not len(known):
+        return 1.0, 0.0
+    z = residual.pre_activations(known.coordinates)
+    c, own = _gradients(z, known.counts.long(), target=target, backward=backward)
+    own[target.bias_name] = c.sum(0)
+    sent = dict(update.gradients)
+    wide = target.weight_name
+    # Samples are combinations of what was sent, so their gradient is known in the same directions.
+    own[wide], sent[wide] = c.T @ (combinations @ residual.sketch), residual.sketch
+    # What is learned in front of the target follows from the same samples; it is left out.
+    sent = {name: g for name, g in sent.items() if name in own}
+    gap = {name: g.double() - own[name] for name, g in sent.items()}
+    left, size = gap[wide].norm(dim=1), sent[wide].norm(dim=1)
+    return norm(gap) / (norm(sent) or 1.0), _worst(left, size, residual.quiet)
+
+
+def _gradients(
+    z: Tensor, counts: Tensor, *, target: Target, backward: Backward
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Sensitivities (n, neurons) of samples, and gradients by name of all that stands behind them.
+
+    Args:
+        z: (n, neurons) pre-activations.
+        counts: (n, classes) copies with each label.
+        target: the target.
+        backward: the client's backward pass.
+    """
+    which, labels = counts.nonzero(as_tuple=True)
+    times = counts[which, labels]
+    tail = target.tail
+    with torch.enable_grad():
+        parameters = {name: p.detach().requires_grad_() for name, p in tail.named_parameters()}
+        activations = z.relu().requires_grad_()
+        logits = torch.func.functional_call(tail, parameters, (activations,))
+        each = logits[which.repeat_interleave(times)]
+        total = backward.loss.total(each, labels.repeat_interleave(times)) * backward.share
+        found = torch.autograd.grad(
+            total, [activations, *parameters.values()], materialize_grads=True
+        )
+    names = [tail.names.get(name, name) for name in parameters]
+    return found[0] * (z > 0), dict(zip(names, found[1:], strict=True))
+
+
+def _left(residual: Residual) -> tuple[float, float]:
+    """The same at the target alone, from what the cascade has left of it."""
+    left, size = residual.rows.norm(dim=1), residual.sent.rows.norm(dim=1)
+    gap = float(left.norm()) / (float(size.norm()) or 1.0)
+    return gap, _worst(left, size, residual.quiet)
+
+
+def _worst(left: Tensor, size: Tensor, quiet: Tensor) -> float:
+    explained = quiet & (size > 0)
+    return float((left[explained] / size[explained]).max()) if bool(explained.any()) else 0.0
+
+
+def _warnings(residual: Residual, size: BatchSize, rank: int | None) -> tuple[str, ...]:
+    """What does not fit together."""
+    found = []
+    if size.is_refuted:
+        found.append(
+            f"batch_size={size.stated} is stated, but {size.least} of its samples are certified"
+        )
+    elif size.stated is not None and size.by_weight not in {None, size.stated}:
+        found.append(
+            f"batch_size={size.stated} is stated, but the weight of a sample says "
+            f"{size.by_weight}: the size is wrong, or the update was scaled"
+        )
+    if size.value is not None and rank is not None and rank > size.value:
+        found.append(
+            f"the update holds {rank} distinct samples, more than the batch size {size.value}"
+        )
+    if max(residual.grain, residual.broken) > LIMITS.alien_noise:
+        found.append("the update does not fit the weights of the model, or is mostly noise")
+    return tuple(found)
+
+
+def _why(end: Ending, residual: Residual, account: _Account) -> str:
+    """Why the cascade ended: the first of these that is so."""
+    size = account.size
+    missing = 0 if size.value is None else size.value - size.least
+    rest = f"the other {missing} samples" if missing > 1 else "the others"
+    dtype = str(end.update.dtype).removeprefix("torch.")
+    reasons = (
+        (not bool(residual.sent.bias.any()), "the update is zero: there is nothing in it"),
+        (account.complete, "the whole batch is recovered"),
+        (
+            not end.certifies,
+            (
+                "what one sample weighs cannot be proven in this update, so that none can be told "
+                "from several that look alike"
+            ),
+        ),
+        (
+            size.least == 0,
+            (
+                "no candidate can be certified: none stands alone, or batch size, reduction "
+                "or weights are not the client's"
+            ),
+        ),
+        (
+            account.reproduced,
+            f"the update is explained: {rest} are too faint to be certified in {dtype}",
+        ),
+        (
+            end.vague,
+            (
+                f"none of {rest} can be certified: where one may stand alone, what is left of "
+                "the update is too inexact"
+            ),
+        ),
+        (True, f"no neuron isolates one of {rest}"),
+    )
+    return next(reason for holds, reason in reasons if holds)

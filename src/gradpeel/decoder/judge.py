@@ -1,0 +1,183 @@
+"""Who is certified: which evidence is asked for, and how hard it is looked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.candidates import Candidates, Readings
+from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
+from gradpeel.decoder.evidence.alike import fire_alike
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.labels import tally
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.prefilter import glance, share_firing
+from gradpeel.decoder.recovery import Evidence, Stage
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.sensitivities import measure_v
+from gradpeel.decoder.simulate import Backward
+from gradpeel.target import Tail
+
+__all__ = ["Judge"]
+
+
+class Judge:
+    """Judges candidates by whatever evidence there is.
+
+    Attributes:
+        backward: the client's backward pass, where it can be simulated.
+        structure: the column space of the update.
+        tried: number of candidates judged so far.
+        alike: (n,) which of the known samples were seen to fire exactly as a candidate does that is
+            another, when candidates were last judged; None where nobody looked.
+    """
+
+    def __init__(
+        self,
+        tail: Tail,
+        known: KnownSamples,
+        structure: Structure,
+        *,
+        classes: int,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            tail: what stands behind the target.
+            known: the samples that are certified already.
+            structure: the column space of the update.
+            classes: number of classes; 0 where there are no labels.
+        """
+        self._tail = tail
+        self._known = known
+        self._classes = classes
+        self.backward: Backward | None = None
+        self.structure = structure
+        self.alike: Tensor | None = None
+        self.tried = 0
+
+    def watch(self, readings: Readings, residual: Residual) -> None:
+        """Learn from all candidates of the update how far firing patterns differ."""
+        self.structure.watch(share_firing(readings, residual))
+
+    @property
+    def last_stage(self) -> Stage:
+        """Speculation needs a simulation to hold against, and patterns that tell samples apart.
+
+        With two classes the gradients of all samples are parallel, so that two of them subtracted
+        as one leave the same as both: what follows confirms nothing.
+        """
+        backward = self.backward
+        can = backward is not None and backward.classes > 2 and self.structure.is_diverse
+        return Stage.SPECULATIVE if can else Stage.MEASURED
+
+    def judge(
+        self, readings: Readings, residual: Residual, stage: Stage
+    ) -> tuple[Candidates, Verdicts]:
+        """Judge candidates of a residual by the evidence that the stage asks for.
+
+        Args:
+            readings: where they can be read.
+            residual: the residual they were found in.
+            stage: how hard to look.
+
+        Returns:
+            Those of the candidates that were worth it, and the verdicts on them.
+        """
+        self.tried += len(readings)
+        self.alike = None
+        backward = self.backward
+        if backward is None:
+            candidates = readings.form(residual)
+            return candidates, self._by_structure(candidates, residual, stage)
+        if stage is not Stage.MEASURED:
+            strict = stage is Stage.STRICT
+            worth, glanced = glance(readings, residual, backward, strict=strict)
+            candidates = readings.pick(worth).form(residual)
+            return candidates, certify_by_tail(
+                candidates, residual, backward, self.structure, strict=strict, glanced=glanced
+            )
+        candidates = readings.form(residual)
+        if len(candidates) and residual.has_next and self.structure.is_diverse:
+            labelled = self._labelled(candidates, residual, backward)
+            if labelled is not None:
+                return labelled
+        return self._as_copies(candidates, residual, backward)
+
+    def _labelled(
+        self, candidates: Candidates, residual: Residual, backward: Backward
+    ) -> tuple[Candidates, Verdicts] | None:
+        """Judge by the structure those candidates that some labels explain.
+
+        What the tail is known to do must explain what was measured: a mixture of samples that fire
+        alike lies in the space as they do.
+        """
+        activations = candidates.pre_activations.relu()
+        v, error = measure_v(candidates, residual, activations, candidates.error)
+        counts = tally(backward, activations, v, error.clamp(min=residual.resolution))
+        explained = counts.sum(1) > 0
+        few = candidates.pick(explained)
+        sound = certify_by_tail(
+            few, residual, backward, self.structure, strict=False, counts=counts[explained]
+        ).sound
+        explained = explained.masked_scatter(explained, sound)
+        if not bool(explained.any()):
+            return None
+        # All of them are looked at: who fires as another does is told by the others.
+        verdicts = self._by_structure(candidates, residual, Stage.MEASURED)
+        kept = explained & verdicts.accepted
+        if not bool(kept.any()):
+            return None
+        verdicts = verdicts.pick(kept)
+        peeled = replace(verdicts.peeled, counts=counts[kept])
+        evidence = tuple(kind | Evidence.BIAS for kind in verdicts.evidence)
+        return candidates.pick(kept), replace(verdicts, peeled=peeled, evidence=evidence)
+
+    def _by_structure(self, candidates: Candidates, residual: Residual, stage: Stage) -> Verdicts:
+        """Judge the candidates by the column space of the update."""
+        tail = self._tail
+        verdicts = certify_by_structure(
+            candidates,
+            residual,
+            self.structure,
+            layer=tail.next_layer,
+            classes=self._classes,
+            steady=tail.next_layer is not None or tail.unknown is None,
+            trace=self._trace_allowed(residual, stage),
+        )
+        # A vector that several neurons hand out is a sample, or a mixture of some that fire alike.
+        several = torch.bincount(candidates.pairs[0], minlength=len(candidates)) > 1
+        seen = verdicts.accepted | several
+        known = self._known.peeled
+        alike = fire_alike(verdicts.peeled.pick(seen), known, residual.scale)
+        self.alike = alike.known
+        accepted = verdicts.accepted.masked_scatter(seen, verdicts.accepted[seen] & ~alike.new)
+        again = fire_alike(verdicts.peeled.pick(accepted), known, residual.scale).again
+        return replace(verdicts, accepted=accepted.masked_scatter(accepted, ~again))
+
+    def _trace_allowed(self, residual: Residual, stage: Stage) -> float:
+        """How much of another sample may be left in one that the structure certifies."""
+        if stage is Stage.STRICT:
+            return 0.0
+        if stage is Stage.LENIENT or self.backward is not None:
+            return min(math.sqrt(residual.grain), LIMITS.most_trace)
+        return LIMITS.most_trace
+
+    def _as_copies(
+        self, candidates: Candidates, residual: Residual, backward: Backward
+    ) -> tuple[Candidates, Verdicts]:
+        """Judge those candidates that several copies of one sample explain."""
+        counts = residual.bias.new_zeros(len(candidates), self._classes)
+        if len(candidates) and residual.has_next and backward.ends_at_next_layer:
+            activations = candidates.pre_activations.relu()
+            v, error = measure_v(candidates, residual, activations, candidates.error)
+            counts = tally(backward, activations, v, error)
+        several = counts.sum(1) > 1
+        candidates = candidates.pick(several)
+        return candidates, certify_by_tail(
+            candidates, residual, backward, self.structure, strict=False, counts=counts[several]
+        )

@@ -1,0 +1,210 @@
+"""How exact is exact: every number that the decoder's judgement rests on, with its meaning.
+
+None of them is an absolute tolerance. The decoder keeps, for every neuron and every sample, an
+estimate of its error that starts at the rounding of the update's dtype and grows with each
+subtraction; what follows says how that estimate is used, and how much evidence is enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LIMITS", "Limits"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits, by the part of the decoder that they belong to."""
+
+    # What several parts share.
+    rounding: float = 8.0
+    """Roundings behind one entry of an update, in units of its dtype's resolution."""
+    slack: float = 32.0
+    """How many times its tracked error a quantity may be off before it counts as really
+    different."""
+    nothing: float = 8.0
+    """How many times its error a residual may be away from zero, or a sample from another
+    reading of it, and the difference still be nothing."""
+    clear: float = 50.0
+    """How far above its error a neuron's residual must stand before its candidate is looked at."""
+    exact: float = 0.01
+    """Largest relative error of a sample that may still be certified."""
+    loosest: float = 0.02
+    """Largest relative mismatch of any equation, however large the tracked error."""
+    chance: float = 1e-09
+    """Evidence is enough if its equations, counted as far as they are independent, hold to this
+    relative precision all together. It is a score, not a probability."""
+    same: float = 1e-05
+    """Two samples closer than this, relative to the typical size of an entry, are one."""
+    kink: float = 3.0
+    """How many times its error a pre-activation may be below or above zero and still be in
+    doubt."""
+    worn: float = 1e-06
+    """Error of a sample from which on the cascade does not go on without refining."""
+    merge: float = 4.0
+    """How many times their errors two candidates may be apart and still be one sample."""
+    speculative: float = 0.01
+    """Largest chance of a candidate that may be subtracted on trial, to be confirmed later."""
+    confirms: float = 0.001
+    """What one surplus neuron that a sample helps to explain takes off its chance."""
+    stands_out: float = 30.0
+    """How far above the errors at a neuron a sample's part in it must be to speak for the
+    sample."""
+    worn_measured: float = 1e-10
+    """The same where sensitivities are not computed but measured, and lose digits faster."""
+    most_trace: float = 0.003
+    """Most of another sample that may be left in one that the structure certifies."""
+    apart: float = 0.04
+    """Largest radius of a group that counts as one sample, relative to the distance between two."""
+    copies: float = 0.01
+    """Largest radius of a group, relative to the typical size of a sample, that counts as
+    copies."""
+    holds: float = 3.0
+    """A fit may move a sample by this many times its estimated error."""
+    stated: float = 5.0
+    """How many times its estimate a sample's error is stated to be, so that it holds."""
+
+    # The cascade.
+    compare_coordinates: int = 16
+    """Coordinates along which candidates are compared first; a few will do."""
+
+    # The weight of one sample.
+    parallel: float = 0.01
+    """Largest relative distance of a gradient from the direction of its label."""
+    anchor: float = 0.0125
+    """Largest radius of a group that may still tell the weight of one sample."""
+    voters: int = 64
+    """So many of those that agree are asked whether they may be groups."""
+    copies_of_unit: int = 64
+    """Most samples have no more copies than this, if some have none."""
+    whole_weight: float = 0.001
+    """How far from a whole number of copies a weight may be, relative."""
+    clusters: int = 8
+    """So many shares, those with the most voters, are looked at."""
+    clear_voter: float = 4.0
+    """How much larger than the least error that of a voter may be that says how well they agree."""
+    agreement_chance: float = 0.0001
+    """Largest expected number of agreements of voters who have nothing in common."""
+    largest_batch: int = 10000000
+    """No batch is larger than this."""
+
+    # Groups.
+    bend_step: float = 0.1
+    """Distance at which the curvature is measured, relative to the size of a sample."""
+    compared: int = 64
+    """Candidates that show how far samples are apart."""
+    least_bend: float = 1e-10
+    """What a simulation bends by less than this is its own rounding."""
+    fewest_agreeing: int = 3
+    """So many groups must weigh the same before that says anything."""
+    fewest_pooled: int = 8
+    """So many groups must be there before their scatter shows how exactly their mean is known."""
+    pooled_slack: float = 5.0
+    """How many times its error such a mean may be off."""
+    hinges: int = 8
+    """So many hinges on a random line: that none of them lies between two members is excluded."""
+
+    # Structure.
+    rank_noise: float = 1.1
+    """Largest singular value of noise, in units of what random matrix theory says."""
+    rank_cliff: float = 100.0
+    """A fall between singular values this deep is the edge between samples and noise."""
+    outside: float = 0.01
+    """Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
+    alien_bias: float = 0.1
+    """Distance from the space at which the bias gradient is that of something else."""
+    gram_shift: float = 256.0
+    """Roundings by which a matrix whose smallest eigenvalue is zero is kept positive."""
+    fewest_equations: float = 8.0
+    """So many equations must be there before sensitivities are said to lie in the space, or not."""
+    most_equations: int = 60
+    """Equations that count at most: they are not independent to the last one."""
+
+    # Samples that fire alike.
+    same_reading: float = 0.0001
+    """Readings this near to each other are of one sample, however exact they are."""
+
+    # The certificate.
+    least_part: float = 0.001
+    """Sensitivities below this part of the typical one are none."""
+    firing_share: float = 0.995
+    """Share of the neurons that fire at which sensitivities must be found."""
+    firing_share_dropout: float = 0.25
+    """The same where dropout may hide some."""
+
+    # Labels.
+    copies_tried: int = 8
+    """Copies that are tried with the label that tells the total; the others have any number."""
+    whole_count: float = 0.05
+    """How far from a whole number a count may come out."""
+
+    # Known samples.
+    compare_directions: int = 2
+    """Random directions in which different samples hardly ever agree."""
+    vague_reading: float = 0.03
+    """Different samples may be this near to each other, relative to the typical size of an
+    entry."""
+
+    # Refinement.
+    residual_slack: float = 3.0
+    """What is left at a neuron is known up to this many standard errors of the fit."""
+    refine_steps: int = 4
+    """How often samples and sensitivities take turns."""
+    honest: float = 1.5
+    """A sample is known up to this many standard errors of the fit."""
+    fit_sketch: int = 16
+    """Random combinations of columns that stand for all of them while the weights are found."""
+    sharp: float = 1000.0
+    """Sensitivities known up to this many roundings are not made sharper by the structure."""
+    sharp_computed: float = 1e-08
+    """The same, as a relative error, where they are computed: the fit does the rest."""
+
+    # Least squares.
+    reweightings: int = 4
+    """How often the weights follow the gaps."""
+    outlier: float = 3.0
+    """How many times its error an equation may be off before it counts only as far as it holds."""
+    least_free: float = 0.05
+    """An equation that alone determines an unknown holds whatever it says; its gap counts for
+    more."""
+    surplus: float = 0.5
+    """How free of the unknowns an equation must be to count as evidence for them."""
+    inverse_corrections: int = 2
+    """Newton steps towards the inverse."""
+    clean_equations: int = 10
+    """Clean equations in excess of the unknowns from which on the gaps measure the errors."""
+
+    # The residual.
+    half_the_digits: float = 2.0 ** (-26)
+    """Half of the digits that float64 has."""
+    wide: int = 2048
+    """Neurons from which on input space, where every look takes a product, is left for less."""
+    scale_candidates: int = 256
+    """Candidates that show how large a typical one is."""
+
+    # Noise.
+    noise_neurons: int = 32
+    """Neurons that show whether there is noise."""
+
+    # The first look.
+    firing_candidates: int = 128
+    """Candidates that show how often neurons fire."""
+    by_far: float = 2.0
+    """Roundings differ between this test and the certificate's; nothing else does."""
+
+    # Wide matrices.
+    sketch_width: int = 16
+    """Random directions in feature space; a norm is known from them up to a sixth, give or take."""
+
+    # The end.
+    other_numbers: float = 0.001
+    """Numbers this far from what a sample was certified by are others."""
+    check_directions: int = 8
+    """Random directions in which numbers are compared."""
+    least_chance: float = 1e-300
+    """Evidence is not counted beyond this."""
+    alien_noise: float = 0.1
+    """Noise, relative to the gradient, from which on the update may as well be of other weights."""
+
+
+LIMITS = Limits()

@@ -1,0 +1,225 @@
+"""Refinement: all certified samples together, against the update as it was sent.
+
+Along the cascade errors pile up: a late sample is read from what is left after many subtractions.
+But once samples are known, every neuron that only they fire is an equation about them,
+
+    sum_i c_ij x_i = what was sent at neuron j,
+
+and there are far more such neurons than were used to find the samples. Least squares over all of
+them, each weighted by its own error, puts the samples back to the resolution of the update;
+simulating them anew does the same for their sensitivities, in turns. Then fainter samples come into
+sight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.least_squares import Fit, fit_equations
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.linalg import gaussian
+from gradpeel.decoder.residual import Residual, rms
+from gradpeel.decoder.sample_block import SampleBlock, typical
+from gradpeel.decoder.simulate import Backward
+
+__all__ = ["Refined", "refine"]
+
+
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """Refined samples, and how to get them in any coordinates.
+
+    Attributes:
+        peeled: all samples, refined where that gained something.
+        better: (n,) which of them come from the joint fit.
+        confirmations: (n,) surplus neurons that each sample helps to explain.
+        fit: the joint fit.
+        bias_error: (neurons,) error of the residual bias once these samples are subtracted.
+        row_error: (neurons,) the same for the residual rows.
+    """
+
+    peeled: SampleBlock
+    better: Tensor
+    confirmations: Tensor
+    fit: Fit
+    bias_error: Tensor
+    row_error: Tensor
+
+
+def refine(
+    read: SampleBlock,
+    sources: Tensor,
+    residual: Residual,
+    *,
+    backward: Backward | None,
+    layer: nn.Linear | None,
+    structure: Structure,
+) -> Refined | None:
+    """Fit all certified samples jointly to the neurons they explain.
+
+    Args:
+        read: the certified samples as the cascade read them.
+        sources: (n,) the neurons they were read from.
+        residual: the residual without them.
+        backward: the client's backward pass, where it can be simulated.
+        layer: the next layer, if the activations enter one directly.
+        structure: the column space of the update, which makes sensitivities exact.
+
+    Returns:
+        The refined samples, or None where the explained neurons do not determine them.
+    """
+    sent, scale = residual.sent, residual.scale
+    left = torch.maximum(residual.bias.abs(), rms(residual.rows) / scale)
+    settled = left <= LIMITS.nothing * residual.row_error
+    # A sample that no such neuron determines is determined where it was read; and where nothing
+    # can be computed, what was measured there is all there is.
+    lost = ~(read.sensitivities[:, settled] != 0).any(1)
+    if backward is None or int(settled.sum()) < len(read):
+        lost[:] = True
+    settled[sources[lost]] = True
+    known = torch.cat([sent.rows / scale, sent.bias[:, None]], 1)
+    mix = gaussian(known.shape[1], LIMITS.fit_sketch, like=known)
+    sketch = known @ mix / known.shape[1] ** 0.5
+    sense = partial(
+        _sense,
+        read=read,
+        residual=residual,
+        settled=settled,
+        backward=backward,
+        layer=layer,
+        structure=structure,
+    )
+    # Errors of samples that are not simulated are known less well.
+    apart = LIMITS.nothing if backward is None else LIMITS.holds
+    peeled, doubt = read, residual.row_error
+    for _ in range(LIMITS.refine_steps):
+        peeled = sense(peeled)
+        c = peeled.sensitivities
+        fires = c != 0
+        off = (fires * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
+        off += peeled.kink.square().sum(0)
+        sigma = (sent.row_error.square() + off).sqrt()
+        explained = settled & fires.any(0) & (sigma > 0)
+        if int(explained.sum()) < len(read) or not bool(fires[:, explained].any(1).all()):
+            return None
+        fit = fit_equations(c, sketch, sigma, explained, doubt=doubt)
+        solution = fit.solve(known)
+        coordinates = solution[:, :-1] / solution[:, -1:] * scale
+        error = LIMITS.honest * fit.error / solution[:, -1].abs() + residual.resolution
+        # A fit that is more exact must still agree with what was read.
+        moved = rms(coordinates - read.coordinates) / scale
+        better = (error < read.sample_error) & (moved <= apart * read.sample_error)
+        shift = rms(coordinates - peeled.coordinates) / scale
+        peeled = replace(
+            peeled,
+            coordinates=torch.where(better[:, None], coordinates, read.coordinates),
+            sample_error=torch.where(better, error, read.sample_error),
+        )
+        doubt = fit.gaps
+        if not bool((better & (shift > 0.3 * error)).any()):
+            break
+    # The sensitivities are those that the samples were fitted with: errors of the two make up for
+    # each other.
+    z = residual.pre_activations(peeled.coordinates)
+    peeled = replace(peeled, activations=z.relu() * (peeled.sensitivities != 0))
+    c = peeled.sensitivities
+    off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
+    kink = peeled.kink.square().sum(0)
+    # What explained neurons are off by measures the errors of all of them.
+    unit = min(1.0, LIMITS.residual_slack * fit.unit)
+    bias_error = (unit**2 * (sent.bias_error.square() + off) + kink).sqrt()
+    alone = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
+    joint = LIMITS.residual_slack * fit.error_of(torch.where(better[:, None], c, 0.0))
+    row_error = (bias_error.square() + alone + joint.square()).sqrt()
+    stands_out = c.abs() > LIMITS.stands_out * row_error
+    confirmations = (stands_out & fit.surplus).sum(1)
+    return Refined(peeled, better, confirmations, fit, bias_error, row_error)
+
+
+def _sense(
+    peeled: SampleBlock,
+    *,
+    read: SampleBlock,
+    residual: Residual,
+    settled: Tensor,
+    backward: Backward | None,
+    layer: nn.Linear | None,
+    structure: Structure,
+) -> SampleBlock:
+    """The samples with sensitivities from whatever tells them most exactly."""
+    z = residual.pre_activations(peeled.coordinates)
+    doubt = z.abs() <= LIMITS.kink * peeled.sample_error[:, None] * residual.spread
+    told = doubt & (peeled.told != 0)
+    fires = torch.where(told, peeled.told > 0, z > 0)
+    best = replace(
+        peeled,
+        activations=z.relu() * fires,
+        sensitivities=read.sensitivities,
+        next_sensitivities=read.next_sensitivities,
+        sensitivity_error=read.sensitivity_error,
+    )
+    # What samples would add where they are silent; at a kink that is what is in doubt.
+    silent = typical(best.sensitivities)[:, None].expand_as(z)
+    known = (peeled.counts.sum(1) > 0).nonzero()[:, 0]
+    if backward is not None and len(known):
+        simulated = backward.simulate(best.activations[known], peeled.counts[known])
+        off = backward.error(simulated, peeled.sample_error[known], residual.resolution)
+        best = _better(best, known, simulated.c * fires[known], simulated.v, off)
+        silent = silent.index_copy(0, known, simulated.c)
+    unknown = (peeled.sample_error >= 0).nonzero()[:, 0]
+    if backward is not None:
+        unknown = (peeled.counts.sum(1) == 0).nonzero()[:, 0]
+    if layer is not None and residual.has_next and len(unknown):
+        v, off = _measure_jointly(best, residual, settled)
+        c = v[unknown] @ layer.weight
+        best = _better(best, unknown, c * fires[unknown], v[unknown], off[unknown])
+        silent = silent.index_copy(0, unknown, c)
+    enough = LIMITS.sharp * residual.resolution
+    if backward is not None:
+        enough = max(enough, LIMITS.sharp_computed)
+    vague = (best.sensitivity_error > enough).nonzero()[:, 0]
+    if len(vague):
+        sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
+        best = _better(best, vague, sharp, best.next_sensitivities[vague], off)
+    # A sensitivity that was read as none is none until a better one is found, whatever z says.
+    kink = torch.where(best.sensitivities != 0, best.sensitivities, silent) * (doubt & ~told)
+    return replace(best, kink=kink)
+
+
+def _measure_jointly(
+    peeled: SampleBlock, residual: Residual, settled: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Measure v of all samples together by the next layer's gradient; also their errors."""
+    a, sent = peeled.activations, residual.sent
+    size = peeled.next_sensitivities.abs().amax(1)
+    blur = (a > 0) * (peeled.sample_error * size)[:, None] * residual.spread
+    sigma = (sent.next_error.square() + blur.square().sum(0)).sqrt()
+    explained = settled & (a > 0).any(0) & (sigma > 0)
+    if int(explained.sum()) < len(a) or not bool((a > 0)[:, explained].any(1).all()):
+        return peeled.next_sensitivities, torch.full_like(size, torch.inf)
+    fit = fit_equations(a, sent.next_rows, sigma, explained, doubt=rms(residual.next_rows))
+    v = fit.solve(sent.next_rows)
+    tiny = torch.finfo(size.dtype).tiny
+    return v, LIMITS.honest * fit.error / v.abs().amax(1).clamp(min=tiny)
+
+
+def _better(peeled: SampleBlock, which: Tensor, c: Tensor, v: Tensor, error: Tensor) -> SampleBlock:
+    """Put other sensitivities of some samples in place where they are more exact.
+
+    They must agree with those there were as far as these are known.
+    """
+    known, before = peeled.sensitivities[which], peeled.sensitivity_error[which]
+    apart = (c - known).norm(dim=1) / known.norm(dim=1)
+    gains = (error < before) & (apart <= LIMITS.slack * before)
+    which = which[gains]
+    return replace(
+        peeled,
+        sensitivities=peeled.sensitivities.index_copy(0, which, c[gains]),
+        next_sensitivities=peeled.next_sensitivities.index_copy(0, which, v[gains]),
+        sensitivity_error=peeled.sensitivity_error.index_copy(0, which, error[gains]),
+    )

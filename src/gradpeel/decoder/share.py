@@ -1,0 +1,268 @@
+"""The weight of one sample in an update, told from the update itself.
+
+A mean over the batch divides by its size, a learning rate and a client's weight multiply, clipping
+does too: the scale of an update is not known, whatever it states. At a singleton the next layer's
+gradient is a_j share g(y). Its direction does not depend on the share, so it tells which candidates
+are samples, and its length tells the share. All samples have the same. Without a next layer the
+bias entries tell it, for every label.
+
+A group of m samples that fire alike shows m times the share. So only candidates vote that cannot be
+a group whose members are far apart, see `gradpeel.decoder.evidence.groups`: what they weigh is one
+share, or several where a sample has copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gradpeel.decoder.candidates import Candidates, Readings
+from gradpeel.decoder.evidence.groups import Radius, distance_between, radius_of_groups
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.linalg import batches
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.sensitivities import measure_v
+from gradpeel.decoder.simulate import Backward
+
+__all__ = ["LabelFit", "Share", "fit_labels", "learn_share"]
+
+_TINY = torch.finfo(torch.float64).tiny
+
+
+@dataclass(frozen=True)
+class Share:
+    """The weight of one sample's loss in the update.
+
+    Attributes:
+        value: the weight.
+        error: its relative error.
+        voters: how many candidates say so.
+        proven: they cannot all be groups whose members are far apart.
+        only: the neuron that the only one of them was read from; None where there are several. What
+            it weighs is no evidence for itself.
+    """
+
+    value: float
+    error: float
+    voters: int
+    proven: bool
+    only: int | None
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch size of a mean with this weight; None where that is no whole number."""
+        size = round(1.0 / self.value)
+        near = abs(1.0 / self.value - size) <= min(LIMITS.slack * self.error * size, 0.05)
+        return size if near and 1 <= size <= LIMITS.largest_batch else None
+
+
+def learn_share(
+    readings: Readings, residual: Residual, backward: Backward, structure: Structure
+) -> Share | None:
+    """Ask candidates for the share of one sample: what most of them say, if nobody can prove it.
+
+    Args:
+        readings: where candidates of the whole update can be read.
+        residual: the update, before anything is subtracted.
+        backward: the client's backward pass, with a share of 1.
+        structure: the column space of the update.
+    """
+    if not len(readings):
+        return None
+    candidates = readings.form(residual)
+    ask = _by_direction if residual.has_next else _by_bias
+    votes = ask(candidates, residual, backward)
+    clusters = _clusters(votes)
+    if not clusters:
+        return None
+    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
+    limit = min(LIMITS.anchor, LIMITS.apart * distance_between(candidates, residual))
+    # The structure takes a while to find, and is hardly ever needed.
+    for space in (None, structure):
+        radius = partial(_radius, votes, residual, backward, space)
+        anchored = [near for near in clusters if _if_all(votes, near, radius) <= limit]
+        units = [near for near in anchored if _divides(votes, near, most)]
+        if units:
+            smallest = min(units, key=lambda near: float(votes.share[near].min()))
+            return _share(votes, smallest, proven=True)
+    # Groups weigh several times as much as a sample: of what many say, the least.
+    several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
+    smallest = min(several, key=lambda near: float(votes.share[near].min()))
+    return _share(votes, smallest, proven=False)
+
+
+def _radius(
+    votes: _Votes,
+    residual: Residual,
+    backward: Backward,
+    structure: Structure | None,
+    index: Tensor,
+) -> Radius:
+    """How far apart the members of some voters may be, if these are groups."""
+    return radius_of_groups(
+        votes.candidates.pick(index),
+        residual,
+        backward,
+        structure,
+        counts=functional.one_hot(votes.label[index], backward.classes).to(votes.share),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Votes:
+    """What candidates weigh, each for the label that fits.
+
+    Attributes:
+        candidates: the candidates.
+        label: (n,) the label.
+        share: (n,) the weight.
+        error: (n,) its relative error.
+    """
+
+    candidates: Candidates
+    label: Tensor
+    share: Tensor
+    error: Tensor
+
+
+def _divides(votes: _Votes, unit: Tensor, most: Tensor) -> bool:
+    """Whether those who make up most of the update weigh a whole number of units.
+
+    They may have copies. But a stranger who happened into the update, a thousandth as heavy as the
+    batch, is no unit.
+    """
+    times = float(votes.share[most].median()) / float(votes.share[unit].median())
+    whole = round(times)
+    near = abs(times - whole) <= LIMITS.whole_weight * times
+    return near and 1 <= whole <= LIMITS.copies_of_unit
+
+
+def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
+    """What some voters say together."""
+    share, weight = votes.share[near], 1.0 / votes.error[near].square()
+    neurons = votes.candidates.neurons[near]
+    return Share(
+        value=float((weight * share).sum() / weight.sum()),
+        error=float(weight.sum().rsqrt()) / LIMITS.rounding,
+        voters=len(share),
+        proven=proven,
+        only=int(neurons[0]) if len(neurons) == 1 else None,
+    )
+
+
+def _clusters(votes: _Votes) -> list[Tensor]:
+    """Masks of voters who agree within their errors, the largest few."""
+    share, error = votes.share, votes.error
+    left = torch.ones_like(share, dtype=torch.bool)
+    found = []
+    for i in share.argsort().tolist():
+        if bool(left[i]):
+            near = left & ((share / share[i] - 1).abs() <= LIMITS.slack * (error + error[i]))
+            found.append(near)
+            left &= ~near
+    return sorted(found, key=lambda near: -int(near.sum()))[: LIMITS.clusters]
+
+
+def _if_all(votes: _Votes, near: Tensor, radius: Callable[[Tensor], Radius]) -> float:
+    """How far members may be apart if all voters who agree are groups."""
+    share, error = votes.share, votes.error
+    # The clearest of them say how well they agree.
+    clear = near & (error <= LIMITS.clear_voter * error[near].min())
+    clear &= clear.cumsum(0) <= LIMITS.voters
+    middle = float(share[clear].median())
+    agreement = float(
+        (share[clear] / middle - 1).abs().max() + error[clear].max() / LIMITS.rounding
+    )
+    if _by_chance(len(share), clear, agreement):
+        agreement = math.inf
+    return radius(clear).if_all(agreement)
+
+
+def _by_chance(count: int, clear: Tensor, agreement: float) -> bool:
+    """Whether so many of all would agree so well although they have nothing in common."""
+    several = int(clear.sum()) - 1
+    return several > 0 and count * min(1.0, count * agreement) ** several > LIMITS.agreement_chance
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFit:
+    """The label that fits candidates best, whatever the scale of the update is.
+
+    Attributes:
+        label: (n,) the label whose gradient is nearest in direction to what is observed.
+        share: (n,) what they weigh, if they are samples with that label.
+        apart: (n,) relative distance from that direction.
+        error: (n,) relative error of the two.
+    """
+
+    label: Tensor
+    share: Tensor
+    apart: Tensor
+    error: Tensor
+
+
+def fit_labels(candidates: Candidates, residual: Residual, backward: Backward) -> LabelFit:
+    """Fit a label to each candidate by the direction of the next layer's gradient.
+
+    Args:
+        candidates: the candidates.
+        residual: the residual they were read from; the next layer's gradient came with the update.
+        backward: the client's backward pass, with a share of 1.
+    """
+    activations = candidates.pre_activations.relu()
+    v, off = measure_v(candidates, residual, activations, candidates.error)
+    label = _nearest_label(activations, v, backward)
+    counts = functional.one_hot(label, backward.classes).to(v)
+    expected = backward.simulate(activations, counts).v
+    share = (v * expected).sum(1) / expected.square().sum(1).clamp(min=_TINY)
+    apart = (v - share[:, None] * expected).norm(dim=1) / v.norm(dim=1).clamp(min=_TINY)
+    return LabelFit(label, share, apart, off + candidates.error + residual.resolution)
+
+
+def _by_direction(candidates: Candidates, residual: Residual, backward: Backward) -> _Votes:
+    """Shares by the length of the next layer's gradient along its label's direction."""
+    fit = fit_labels(candidates, residual, backward)
+    fits = (fit.share > 0) & (fit.apart <= (LIMITS.slack * fit.error).clamp(max=LIMITS.parallel))
+    error = torch.maximum(fit.error, fit.apart)
+    return _Votes(candidates.pick(fits), fit.label[fits], fit.share[fits], error[fits])
+
+
+def _nearest_label(activations: Tensor, v: Tensor, backward: Backward) -> Tensor:
+    """(n,) the label whose gradient at the next layer is nearest to the direction of v."""
+    if backward.ends_at_next_layer and not backward.loss.label_smoothing:
+        # Before a softmax the gradient of one sample is negative at its label and nowhere else.
+        return v.argmin(1)
+    found = [v.new_zeros(0, dtype=torch.long)]
+    for some in batches(len(v), backward.at_once):
+        each = backward.one_of_each(activations[some])
+        along = (each @ v[some, :, None])[:, :, 0] / each.norm(dim=2).clamp(min=_TINY)
+        found.append(along.argmax(1))
+    return torch.cat(found)
+
+
+def _by_bias(candidates: Candidates, residual: Residual, backward: Backward) -> _Votes:
+    """Shares by the bias entries: those of the window with the most votes, for any label."""
+    entries = backward.bias_entries(candidates.pre_activations.relu(), candidates.neurons)
+    votes = residual.bias[candidates.neurons, None] / entries
+    off = candidates.error + residual.resolution
+    who, label = ((votes > 0) & votes.isfinite()).nonzero(as_tuple=True)
+    share, order = votes[who, label].sort()
+    who, label = who[order], label[order]
+    low = torch.searchsorted(share, share * (1 - LIMITS.slack * off[who]))
+    high = torch.searchsorted(share, share * (1 + LIMITS.slack * off[who]), right=True)
+    some = slice(0, 0)
+    if len(share):
+        best = int((high - low).argmax())
+        some = slice(int(low[best]), int(high[best]))
+    chosen = torch.zeros_like(off, dtype=torch.bool)
+    chosen[who[some]] = True
+    labels, shares = torch.zeros_like(candidates.neurons), torch.zeros_like(off)
+    labels[who[some]], shares[who[some]] = label[some], share[some]
+    return _Votes(candidates.pick(chosen), labels[chosen], shares[chosen], off[chosen])

@@ -1,0 +1,30 @@
+"""What people look at: a summary in the terminal, and figures.
+
+Example:
+    >>> import numpy as np
+    >>> from rich.console import Console
+    >>> from gradpeel import audit
+    >>> from gradpeel.datasets import draw_batch, load
+    >>> from gradpeel.networks import mlp
+    >>> batch = draw_batch(load("breast_cancer"), 4)
+    >>> model = mlp(30, 2, (200,), rng=np.random.default_rng(0))
+    >>> Console(width=80).print(summary(audit(model, batch.x, batch.y), data="breast_cancer"))
+    ╭─ gradpeel audit: breast_cancer ──────...
+    │  All 4 samples were rebuilt exactly, with labels, from one gradient. ...
+"""
+
+from gradpeel.reporting.audit_summary import summary
+from gradpeel.reporting.board import activation_grid_rounds
+from gradpeel.reporting.figures import save_figures
+from gradpeel.reporting.photo import rebuilt_photo
+from gradpeel.reporting.samples import originals_and_recovered
+from gradpeel.reporting.update_summary import peel_summary
+
+__all__ = [
+    "activation_grid_rounds",
+    "originals_and_recovered",
+    "peel_summary",
+    "rebuilt_photo",
+    "save_figures",
+    "summary",
+]

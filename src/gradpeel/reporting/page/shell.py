@@ -1,0 +1,113 @@
+"""What every page is made with: one HTML file, styles and scripts inside, nothing from anywhere.
+
+A page is a template that extends `base.html.j2`, a style sheet and scripts of its own, and values
+that its scripts read from the element `#data`.
+
+Formal guarantees:
+
+- Every text is escaped, in HTML by Jinja's autoescape, in JSON by `embedded`.
+- The page's content security policy lets it run its own script and style, known by their hashes,
+  show pictures that are inside it, and nothing else: not even a text that slipped through could
+  run, or ask a server for anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from gradpeel.reporting.words import percent
+
+__all__ = ["embedded", "fill"]
+
+PACKAGE = "gradpeel.reporting.page"
+_SMALL = re.compile(r"\d(?:\.\d+)?e-\d+")
+
+
+def fill(
+    template: str,
+    *,
+    styles: tuple[str, ...],
+    scripts: tuple[str, ...] = (),
+    data: Mapping[str, object] = MappingProxyType({}),
+    **context: object,
+) -> str:
+    """Make a page.
+
+    Args:
+        template: its template, which extends `base.html.j2`.
+        styles: its own style sheets; they come after `base.css` and before `print.css`.
+        scripts: its scripts, in the order they run; `start.js` comes before them. A page without
+            any runs none.
+        data: what they read, as `gradpeel.page`.
+        context: what the template shows.
+    """
+    style = _assets("base.css", *styles, "print.css")
+    script = _assets("start.js", *scripts) if scripts else ""
+    page = _environment().get_template(template)
+    return page.render(
+        style=style,
+        script=script,
+        policy=_policy(style, script),
+        data=embedded(dict(data)),
+        **context,
+    )
+
+
+def embedded(values: object) -> str:
+    r"""JSON that can stand inside a script element: no letter of it ends or opens a tag.
+
+    Example:
+        >>> embedded({"name": "</script><!--"})
+        '{"name":"\\u003c/script\\u003e\\u003c!--"}'
+    """
+    text = json.dumps(values, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
+
+
+@cache
+def _assets(*names: str) -> str:
+    folder = resources.files(PACKAGE) / "assets"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = percent
+    environment.filters["unbroken"] = _unbroken
+    return environment
+
+
+def _unbroken(text: str) -> Markup:
+    """Escape a sentence, and keep its numbers on one line: browsers break 1e-09 at its minus."""
+    return Markup(_SMALL.sub(r'<span class="nb">\g<0></span>', str(escape(text))))  # noqa: S704

@@ -1,0 +1,99 @@
+"""What a person reads after `gradpeel peel`: counts, labels, certificates; never a sample.
+
+Example:
+    >>> import numpy as np
+    >>> from rich.console import Console
+    >>> from gradpeel import local_update, peel
+    >>> from gradpeel.datasets import draw_batch, load
+    >>> from gradpeel.networks import mlp
+    >>> batch = draw_batch(load("breast_cancer"), 4)
+    >>> model = mlp(30, 2, (200,), rng=np.random.default_rng(0))
+    >>> recovery = peel(model, local_update(model, batch.x, batch.y))
+    >>> Console(width=80).print(peel_summary(recovery, classes=2))
+    ╭─ gradpeel peel ──────...
+    │  All 4 samples behind this update were read out of it, each with its label ...
+"""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from gradpeel.decoder import Recovery
+from gradpeel.reporting.account import batch_size, completeness, copies, evidence
+from gradpeel.reporting.bars import label_bars, round_bars
+from gradpeel.reporting.layout import all_of, cautions, facts, headed, panel, was
+from gradpeel.reporting.words import counted, scientific
+
+__all__ = ["peel_summary"]
+
+
+def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
+    """Tell what was decoded from somebody's update, and how far the certificates carry.
+
+    What does not fit together comes right after the verdict.
+
+    Args:
+        recovery: what `gradpeel.peel` found.
+        classes: number of classes of the network.
+    """
+    parts = [_verdict(recovery)]
+    if recovery.warnings:
+        parts.append(cautions(recovery.warnings))
+    parts.append(facts(_whole(recovery)))
+    if len(recovery):
+        labels = recovery.count_labels(classes).tolist()
+        parts.append(headed("How many fell in which round", round_bars(recovery.by_round)))
+        if any(labels):
+            parts.append(headed("Their labels", label_bars(labels)))
+        parts.append(headed("Certificates", facts(_certificates(recovery))))
+    parts.append(
+        Text(
+            "Samples are personal data: none is shown here, and none is written to a file unless "
+            "you ask for it (--samples)."
+        )
+    )
+    if not recovery.complete:
+        parts.append(Text("Not recovered is not safe: this is one attack on one update."))
+    return panel("gradpeel peel", parts)
+
+
+def _verdict(recovery: Recovery) -> RenderableType:
+    found, size = recovery.found, recovery.batch_size.value
+    if not found:
+        of = "" if size is None else f" of {size}"
+        return Text(f"No sample{of} could be read out of this update.", style="bold yellow")
+    some = counted(found, "sample") if size is None else f"{found} of the {counted(size, 'sample')}"
+    subject = all_of(size) if found == size else some
+    verdict = (
+        f"{subject} behind this update {was(found)} read out of it, each with "
+        f"{_labels(recovery)}a certificate. No ground truth was used."
+    )
+    return Text(verdict, style="bold red")
+
+
+def _labels(recovery: Recovery) -> str:
+    unknown = int((recovery.labels < 0).sum())
+    if unknown == len(recovery):
+        return ""
+    return f"its label (not known for {unknown}) and " if unknown else "its label and "
+
+
+def _whole(recovery: Recovery) -> list[tuple[str, str]]:
+    rows = [("Batch size", batch_size(recovery)), ("Whole update", completeness(recovery))]
+    if several := copies(recovery):
+        rows.append(("Copies", several))
+    return [*rows, ("Why it stopped", recovery.stopped)]
+
+
+def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
+    residual, fewest = float(recovery.residuals.max()), int(recovery.equations.min())
+    score, met = float(recovery.scores.min()), scientific(recovery.mismatch)
+    error = scientific(float(recovery.errors.max()))
+    return [
+        ("Evidence", evidence(recovery)),
+        ("Worst residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
+        ("Estimated error", f"at most {error} of the size of an entry"),
+        ("Weight of evidence", f"at least {score:.0f} decimal digits, all equations together"),
+        ("Cross-check", f"where the update is explained it is met to {met}"),
+    ]

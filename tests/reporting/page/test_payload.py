@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
+
+from gradpeel import Audit, Report, audit, report
+from gradpeel.datasets import Dataset, draw_batch, load
+from gradpeel.designs import SolitonData, TrapWeights
+from gradpeel.networks import mlp
+from gradpeel.reporting.matching import rounds_of
+from gradpeel.reporting.page import cascade, gather, pictures
+from gradpeel.reporting.page.cascade import packed, unpacked
+from gradpeel.reporting.page.pictures import PREFIX, Album, as_pictures
+from gradpeel.reporting.page.reading import payload_from
+from gradpeel.reporting.page.shell import embedded
+
+KINDS = ["whole", "part", "nothing", "doubled", "unlabelled", "records", "unnamed", "without"]
+
+
+def pixels_of(uri: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    file = io.BytesIO(base64.b64decode(uri.removeprefix(PREFIX)))
+    return np.asarray(Image.open(file))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_read_back(kind: str, pages: dict[str, Report]) -> None:
+    payload = pages[kind].payload
+    assert payload_from(json.loads(payload.to_json())) == payload
+
+
+@pytest.mark.parametrize("kind", ["whole", "part", "nothing", "doubled", "records"])
+def test_the_grid_is_that_of_the_batch(
+    kind: str, request: pytest.FixtureRequest, pages: dict[str, Report]
+) -> None:
+    found: Audit = request.getfixturevalue(kind)
+    held = pages[kind].payload.cascade
+    grid = unpacked(held.bits, len(held.neurons), len(held.samples))
+    whole = found.exposure.grid.numpy()
+    np.testing.assert_array_equal(grid, whole[list(held.neurons)][:, list(held.samples)])
+    assert sorted(held.neurons) == list(range(whole.shape[0]))
+    assert list(held.falls) == rounds_of(found)[list(held.samples)].tolist()
+    degrees, unusual = found.exposure.degrees, found.exposure.atypicality
+    assert degrees[list(held.neurons)].diff().le(0).all()
+    assert unusual[list(held.samples)].diff().ge(0).all()
+
+
+def test_sources_are_rows_that_only_their_sample_fires_when_it_falls(
+    part: Audit, pages: dict[str, Report]
+) -> None:
+    held = pages["part"].payload.cascade
+    grid = unpacked(held.bits, len(held.neurons), len(held.samples))
+    falls = np.array(held.falls)
+    assert [row >= 0 for row in held.sources] == (falls > 0).tolist()
+    for column, row in enumerate(held.sources):
+        if row >= 0:
+            live = (falls == 0) | (falls >= falls[column])
+            assert np.flatnonzero(grid[row] & live).tolist() == [column]
+
+
+def test_steps_count_what_is_left(doubled: Audit, pages: dict[str, Report]) -> None:
+    steps = pages["doubled"].payload.cascade.steps
+    assert steps[0].live == 11
+    assert steps[0].singletons == int(doubled.exposure.singletons.sum())
+    assert steps[-1].live == 0
+    assert sum(step.fallen for step in steps) == 11
+    assert steps[-1].silent == doubled.exposure.grid.shape[0]
+    assert [step.tested for step in steps[1:]] == [
+        round_.distinct for round_ in doubled.recovery.trace[: len(steps) - 1]
+    ]
+
+
+@given(hnp.arrays(np.bool_, hnp.array_shapes(min_dims=2, max_dims=2, max_side=40)))
+def test_grids_survive_packing(grid: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> None:
+    np.testing.assert_array_equal(unpacked(packed(grid), *grid.shape), grid)
+
+
+@pytest.mark.parametrize("bits", ["oCA", "oCAA", "o CA=", "é", "oA=="])
+def test_bits_that_do_not_fit_are_refused(bits: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        unpacked(bits, 2, 3)
+
+
+def test_pictures_are_the_samples(part: Audit, pages: dict[str, Report]) -> None:
+    payload = pages["part"].payload
+    low, high = float(part.x.min()), float(part.x.max())
+    for sample in payload.samples:
+        assert sample.original is not None
+        expected = np.rint((part.x[sample.index].numpy() - low) / (high - low) * 255)
+        np.testing.assert_array_equal(pixels_of(payload.pictures[sample.original]), expected)
+        assert (sample.rebuilt is not None) == (sample.round > 0) == (sample.error is not None)
+        if sample.rebuilt is not None:
+            # Exact to more digits than a pixel has, so it is one and the same picture.
+            assert sample.rebuilt == sample.original
+    assert len(set(payload.pictures)) == len(payload.pictures)
+
+
+@pytest.mark.parametrize(
+    ("shape", "shown"),
+    [
+        ((8, 6), (8, 6)),
+        ((8, 6, 1), (8, 6)),
+        ((8, 6, 3), (8, 6, 3)),
+        ((3, 8, 6), (8, 6, 3)),
+        ((1, 8, 6), (8, 6)),
+        ((3, 6, 3), (3, 6, 3)),
+        ((30,), None),
+        ((2, 8, 6), None),
+        ((1, 1, 8, 8), None),
+    ],
+)
+def test_which_samples_are_pictures(shape: tuple[int, ...], shown: tuple[int, ...] | None) -> None:
+    found = as_pictures(torch.rand(2, *shape))
+    assert (None if found is None else found.shape[1:]) == shown
+
+
+def test_a_channel_in_front_is_moved() -> None:
+    x = torch.rand(1, 3, 4, 5)
+    found = as_pictures(x)
+    assert found is not None
+    np.testing.assert_array_equal(found[0, 2, 1], x[0, :, 2, 1])
+
+
+def test_large_pictures_are_shrunk_and_keep_their_proportions() -> None:
+    album = Album(0.0, 1.0, side=16)
+    place = album.add(np.random.default_rng(0).random((64, 32, 3)))
+    assert pixels_of(album.pictures[place]).shape == (16, 8, 3)
+
+
+def test_pictures_keep_within_the_budget(
+    monkeypatch: pytest.MonkeyPatch, part: Audit, digits: Dataset
+) -> None:
+    monkeypatch.setattr(gather, "BUDGET", 6000)
+    monkeypatch.setattr(gather, "SIDES", (8, 4, 2))
+    payload = report(part, digits).payload
+    assert sum(map(len, payload.pictures)) <= 6000
+    assert pixels_of(payload.pictures[0]).shape == (4, 4)
+
+
+def test_of_large_batches_and_layers_a_part_is_listed(
+    monkeypatch: pytest.MonkeyPatch, part: Audit, digits: Dataset
+) -> None:
+    monkeypatch.setattr(gather, "MOST_SAMPLES", 10)
+    monkeypatch.setattr(cascade, "MOST_BYTES", 50 * 5)
+    whole, payload = report(part, digits).payload, report(part, digits).payload
+    assert len(payload.samples) == 10
+    assert len(payload.cascade.neurons) == 50
+    # What is counted is counted over all.
+    grid = part.exposure.grid.numpy()
+    assert payload.cascade.steps[0].singletons == int((grid.sum(axis=1) == 1).sum())
+    assert len(payload.risk.rounds) == 40
+    assert payload_from(json.loads(payload.to_json())) == whole
+    page = report(part, digits).html
+    assert "Listed are 10 of 40 samples" in page
+    assert "Drawn are 50 of 200 neurons" in page
+
+
+def test_of_long_records_a_part_is_shown(
+    monkeypatch: pytest.MonkeyPatch, records: Audit, patients: Dataset
+) -> None:
+    monkeypatch.setattr(gather, "MOST_FEATURES", 4)
+    page = report(records, patients)
+    assert page.payload.features == (patients.feature_names or ())[:4]
+    assert {len(sample.values) for sample in page.payload.samples} == {4}
+    assert "the first 4 of 30 features" in page.html
+
+
+@pytest.mark.parametrize("kind", ["part", "records", "doubled"])
+def test_without_samples_no_value_label_or_picture_is_left(
+    kind: str, request: pytest.FixtureRequest, pages: dict[str, Report]
+) -> None:
+    found: Audit = request.getfixturevalue(kind)
+    held = pages[kind].payload.without_samples()
+    assert not held.with_samples
+    assert held.pictures == held.features == ()
+    assert held.mosaic is None
+    for sample in held.samples:
+        assert (sample.label, sample.mistaken, sample.original, sample.rebuilt) == (None,) * 4
+        assert sample.values == sample.found == ()
+    text = held.to_json()
+    assert "data:image" not in text
+    for value in found.x.flatten().tolist():
+        assert value in {0.0, 1.0} or repr(value) not in text
+    assert Report(held).html.count("<img") == 0
+
+
+def test_the_design_s_degrees_are_told(digits: Dataset) -> None:
+    batch = draw_batch(digits, 32)
+    model = mlp(64, 10, (120,), rng=np.random.default_rng(0), sample_shape=(8, 8))
+    design = SolitonData(batch.auxiliary)
+    page = report(audit(model, batch.x, batch.y, design=design), digits)
+    risk = page.payload.risk
+    assert risk.target == pytest.approx(design.soliton.probabilities(32) * 120)
+    assert sum(risk.degrees) == 120
+    assert "what the design aims at" in page.html
+    who = {fact.name: fact.text for fact in page.payload.story.who}
+    assert who["Data of its own"].startswith("32 samples of the same kind")
+    assert "shaped for this attack" in who["Tampering"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "words"),
+    [
+        ({}, "Tampering", "None. The client receives an honest model"),
+        ({}, "Data of its own", "None needed."),
+        ({}, "Has to know", "the loss and the batch size"),
+        ({"state_batch_size": False}, "Has to know", "The model it sent out, the loss, as"),
+        ({"know_tail": False}, "Has to know", "neither the loss nor what comes behind was used"),
+        ({"design": TrapWeights()}, "Attacker", "A server that sets the first layer's weights."),
+    ],
+)
+def test_who_could_do_it(
+    settings: dict[str, object], name: str, words: str, digits: Dataset
+) -> None:
+    batch = draw_batch(digits, 4)
+    model = mlp(64, 10, (200,), rng=np.random.default_rng(0), sample_shape=(8, 8))
+    found = audit(model, batch.x, batch.y, **settings)  # type: ignore[arg-type]
+    told = {fact.name: fact.text for fact in report(found).payload.story.who}
+    assert words in told[name]
+
+
+def test_how_sure_it_is_follows_from_the_certificates(
+    part: Audit, pages: dict[str, Report]
+) -> None:
+    told = {fact.name: fact.text for fact in pages["part"].payload.story.sure}
+    worst = float(part.recovery.chances.max())
+    assert f"at most {worst:.1e} each" in told["Luck"]
+    tested = sum(round_.distinct for round_ in part.recovery.trace)
+    assert told["False accepts"].startswith(f"{tested} candidates tested")
+    assert f"{tested * 1e-9:.1e} false ones" in told["False accepts"]
+    assert told["Held against the truth"].startswith("0 of 11 certificates false; 11 of 11 labels")
+
+
+def test_not_recovered_is_never_called_safe(pages: dict[str, Report]) -> None:
+    for page in pages.values():
+        body = page.html[page.html.index("</style>") : page.html.index('<script type="app')]
+        words = re.sub("<[^>]*>", " ", body).lower()
+        assert words.count("safe") == words.count("not safe") >= 1
+    assert "Not recovered is not safe" in pages["part"].payload.story.limits
+    assert "Do not read this as protection" in pages["nothing"].payload.story.advice[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_put_the_earliest_and_most_atypical_first(
+    kind: str, pages: dict[str, Report]
+) -> None:
+    samples = sorted(pages[kind].payload.samples, key=lambda sample: sample.risk)
+    assert [sample.risk for sample in samples] == list(range(len(samples)))
+    keys = [(sample.round or math.inf, -sample.atypicality) for sample in samples]
+    assert keys == sorted(keys)
+
+
+@pytest.mark.slow
+def test_a_photograph_is_put_together_whatever_the_order() -> None:
+    photos = load("photos")
+    batch = draw_batch(photos, 40, shuffle=True, rng=np.random.default_rng(3))
+    model = mlp(3072, 10, (60,), rng=np.random.default_rng(0), sample_shape=(32, 32, 3))
+    held = report(audit(model, batch.x, batch.y), photos).payload
+    assert held.mosaic is not None
+    assert (held.mosaic.columns, held.mosaic.rows) == (20, 13)
+    assert list(held.mosaic.places) == batch.indices.tolist()
+
+
+@pytest.mark.slow
+def test_the_page_of_a_large_batch_is_small() -> None:
+    """Noise is what PNG files are largest for."""
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.random((512, 32, 32, 3)))
+    model = mlp(3072, 10, (1000,), rng=rng, sample_shape=(32, 32, 3))
+    found = audit(model, x, torch.arange(512) % 10, design=SolitonData(x.flip(0)))
+    assert found.score.recovered > 256
+    page = report(found)
+    assert len(page.html.encode()) < 10_000_000
+    assert len(page.payload.pictures) >= 512
+    assert sum(map(len, page.payload.pictures)) <= pictures.BUDGET
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.text()))
+def test_json_in_a_page_is_the_same_and_holds_no_tag(values: list[object]) -> None:
+    text = embedded(values)
+    assert json.loads(text) == values
+    assert not set("<>&\u2028\u2029") & set(text)

@@ -1,0 +1,140 @@
+"""The page of a sweep, held against the rows it is made of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from gradpeel.paper import published_rates
+from gradpeel.reporting.page.sweep_charts import heat_maps, line_panels, noise_panels
+from gradpeel.reporting.page.sweep_page import sweep_html
+from gradpeel.sweeps import Cell, Finished, Results
+from gradpeel.sweeps.summary import over_seeds
+from opened_page import Opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ViewportSize
+from sweep_rows import CELL, failed, measured
+
+SIZES = (64, 128, 256)
+SOLITON = replace(CELL, design="soliton-data", weights="mirrored", soliton=(0.05, 0.4))
+
+
+def _rows(cell: Cell, share: float, **change: float) -> list[Finished]:
+    return [
+        measured(
+            replace(cell, batch_size=size, **change),  # type: ignore[arg-type]
+            seed,
+            recovered=round(share * size) - seed,
+            reachable=size,
+        )
+        for size in SIZES
+        for seed in range(2)
+    ]
+
+
+ROWS = [*_rows(CELL, 0.5), *_rows(SOLITON, 1.0)]
+
+
+def test_lines_stand_where_the_rates_are() -> None:
+    (panel,) = line_panels(over_seeds(ROWS))
+    assert panel.title == "mnist, N=1000"
+    assert [name for _, name in panel.ticks] == ["64", "128", "256"]
+    assert [line.method for line in panel.lines] == ["Passive", "SD-Mir"]
+    for line, share in zip(panel.lines, (0.5, 1.0), strict=True):
+        for mark, size in zip(line.marks, SIZES, strict=True):
+            rate = share - 0.5 / size
+            assert mark.ours.mean == pytest.approx(rate)
+            assert mark.y == pytest.approx(200 * (1 - rate), abs=0.01)
+            assert mark.high <= mark.y <= mark.low
+            assert mark.published == published_rates()["MNIST", line.method, size]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"neurons": 500},
+        {"dtype": "float32"},
+        {"noise": 1e-6},
+        {"tail": (8,)},
+        {"dataset": "digits"},
+        {"soliton": (0.1, 0.5)},
+    ],
+    ids=str,
+)
+def test_only_the_papers_own_cells_have_its_rate(other: dict[str, object]) -> None:
+    changed = replace(SOLITON, batch_size=64, **other)  # type: ignore[arg-type]
+    (panel,) = line_panels(over_seeds([measured(changed)]))
+    assert panel.lines[0].marks[0].published is None
+    assert not panel.has_published
+
+
+def test_noise_gets_charts_of_its_own() -> None:
+    assert noise_panels(over_seeds(ROWS)) == []
+    noisy = [*ROWS, *_rows(CELL, 0.25, noise=1e-4)]
+    panels = noise_panels(over_seeds(noisy))
+    assert [panel.title for panel in panels] == [f"mnist, B={size}, N=1000" for size in SIZES]
+    passive = panels[0].lines[0]
+    assert [mark.name for mark in passive.marks] == ["0", "0.0001"]
+    assert passive.marks[0].y < passive.marks[1].y
+
+
+def test_the_heat_map_holds_every_mean() -> None:
+    (shown,) = heat_maps(over_seeds(ROWS))
+    assert shown.columns == ("64", "128", "256")
+    assert [name for name, _ in shown.rows] == ["Passive", "SD-Mir"]
+    assert [cell and cell[0] for cell in shown.rows[0][1]] == ["0.49", "0.50", "0.50"]
+
+
+ODD = "<script>alert(1)</script>"
+
+
+def test_every_text_is_escaped() -> None:
+    odd = replace(CELL, dataset=ODD)
+    page = sweep_html(Results([measured(odd)], [failed(odd)], {ODD: ODD}, []))
+    assert ODD not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert re.search(r"\b(src|href)=\"(?!#)", page) is None
+
+
+PHONE, WIDE = {"width": 360, "height": 740}, {"width": 1600, "height": 900}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    noisy = [*ROWS, *_rows(CELL, 0.25, noise=1e-4)]
+    page = sweep_html(Results(noisy, [failed(CELL)], {"mnist": "26 classes instead of 62"}, []))
+    path = tmp_path / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, WIDE], ids=["phone", "wide"])
+def test_it_is_sound_in_a_browser(
+    browser: Browser, file: Path, size: ViewportSize, scheme: Literal["light", "dark"]
+) -> None:
+    context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
+    shown = Opened(context.new_page(), file)
+    assert "were rebuilt, over 18 audits" in shown.page.inner_text("h1")
+    for details in shown.page.query_selector_all("summary"):
+        details.click()
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    assert shown.violations() == []
+    assert shown.complaints == []
+    assert shown.elsewhere == []
+    assert "ValueError: too bad" in shown.page.inner_text("main")
+    context.close()
+
+
+def test_its_policy_does_not_stop_its_own_style(browser: Browser, file: Path) -> None:
+    context = browser.new_context()
+    shown = Opened(context.new_page(), file)
+    ruled = "getComputedStyle(document.querySelector('.panels')).display"
+    assert shown.page.evaluate(ruled) == "grid"
+    assert shown.complaints == []
+    context.close()

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from rich.console import Console
+
+from gradpeel.reporting.sweep_summary import sweep_summary
+from gradpeel.sweeps import Results
+from sweep_rows import CELL, failed, measured
+
+
+def _shown(results: Results) -> str:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(sweep_summary(results))
+    return console.export_text()
+
+
+def test_every_batch_size_has_its_line_in_eighty_columns() -> None:
+    sizes = [64, 128, 256, 300, 350, 400, 512, 600, 700, 800, 900, 1024]
+    rows = [
+        measured(replace(CELL, batch_size=size), seed, recovered=size // 2 + seed, reachable=size)
+        for size in sizes
+        for seed in range(2)
+    ]
+    shown = _shown(Results(rows, [], {}, []))
+    assert "…" not in shown
+    for size in sizes:
+        assert any(line.split()[-5:-4] == [str(size)] for line in shown.splitlines())
+    assert "24 cells measured, 0 false certificates" in shown
+
+
+def test_the_interval_is_not_cut_at_one() -> None:
+    rows = [measured(CELL, seed, recovered=found) for seed, found in enumerate([100, 100, 90])]
+    # mean 0.967, deviation 0.0577, t = 4.303: 0.143
+    assert "0.967   0.143" in _shown(Results(rows, [], {}, []))
+
+
+def test_names_and_errors_are_shown_as_text() -> None:
+    odd = replace(CELL, dataset="[/red]\x1b[2J")
+    shown = _shown(Results([measured(odd)], [failed(odd, 3)], {"mnist": "other"}, []))
+    assert "\x1b" not in shown
+    assert "[/red]" in shown
+    assert "1 cell failed:" in shown
+    assert "ValueError: too bad" in shown
+    assert "mnist: other" in shown
