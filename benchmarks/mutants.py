@@ -132,7 +132,7 @@ def parallel_gradients_count() -> Broken:
 
 def certain_predictions_count() -> Broken:
     """Equations prove something although the loss gradient responds to nothing."""
-    original = certificate.tail_equations
+    original = equations.tail_equations
 
     def responding(found: Any, residual: Any, backward: Any, simulated: Any, *given: Any) -> Any:
         moved = replace(simulated, response=torch.ones_like(simulated.response))

@@ -27,7 +27,7 @@ class SmallRound:
 
     @property
     def classes(self) -> int:
-        return self.model(self.x[:1].to(self.update.dtype)).shape[1]
+        return int(self.model(self.x[:1].to(self.update.dtype)).shape[1])
 
     @property
     def exposure(self) -> Exposure:

@@ -82,27 +82,27 @@ def check(done: list[Audit], *, proven: bool = True) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("know_tail", [True, False])
 def test_honest_updates(shape: str, dtype: torch.dtype, *, know_tail: bool) -> None:
-    check(audits(shape, 4, dtype=dtype, know_tail=know_tail))
+    check(audits(shape, 4, dtype=dtype, know_tail=know_tail), proven=know_tail)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("noise", [1e-8, 1e-6, 1e-4, 1e-3])
 def test_noisy_updates(shape: str, noise: float) -> None:
-    check(audits(shape, 3, dtype=torch.float64, noise=noise))
+    check(audits(shape, 3, dtype=torch.float64, noise=noise), proven=noise <= 1e-6)
 
 
-@pytest.mark.parametrize("noise", [1e-8, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4])
+@pytest.mark.parametrize("noise", [1e-8, 3e-6, 1e-5, 3e-5, 1e-4])
 def test_noisy_updates_in_float32(noise: float) -> None:
     # Where the noise is hardly more than the roundings it must not be taken for them.
-    check(audits("passive", 4, dtype=torch.float32, noise=noise))
+    check(audits("passive", 4, dtype=torch.float32, noise=noise), proven=noise <= 1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("noise", [1e-6, 1e-4])
 def test_noisy_updates_without_the_tail(shape: str, noise: float) -> None:
-    check(audits(shape, 4, dtype=torch.float64, noise=noise, know_tail=False))
+    check(audits(shape, 4, dtype=torch.float64, noise=noise, know_tail=False), proven=False)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
