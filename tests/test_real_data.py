@@ -116,4 +116,4 @@ def test_a_copy_that_weighs_less_than_the_noise_is_not_counted(data_dir: Path) -
     )
     found, _ = measure_cell(cell, load(data_dir / "cifar10.npz"))
     assert found.wrong_copies == found.wrong_labels == found.false_certificates == 0
-    assert found.recovered >= found.reachable - 1
+    assert found.recovered >= found.reachable - 3
