@@ -21,7 +21,6 @@ settings.load_profile("gradpeel")
 torch.set_num_threads(1)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest looks at `-m "not slow"`
 OPEN = (
     "test_demo.py::test_newcomers_see_every_sample_rebuilt",
     "test_estimates.py::test_noisy_updates",
@@ -33,6 +32,7 @@ OPEN = (
 """Tests that the present decoder does not pass yet, or not everywhere: see the changelog."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at `-m "not slow"`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first: a slow one is no use while a fast one fails. A browser is slow."""
     for item in items:
