@@ -28,6 +28,10 @@ OPEN = (
     "test_tails.py::test_few_and_many_classes",
     "test_floors.py::test_attack_strength",
     "test_adversary.py::",
+    "test_conditions.py::",
+    "test_duplicates.py::",
+    "test_rescues.py::",
+    "test_soundness.py::",
 )
 """Tests that the present decoder does not pass yet, or not everywhere: see the changelog."""
 
