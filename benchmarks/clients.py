@@ -80,6 +80,7 @@ class Condition:
         copies: share of the batch that is copies of other samples in it.
         state_batch_size: whether the server is told the batch size.
         know_tail: whether it knows loss and tail.
+        shows_size: whether it can tell the batch size: it is told, or sees what one sample weighs.
         loss: what the client minimises.
         hidden: widths of the hidden layers behind the target.
         change: what else is different about the network.
@@ -95,6 +96,7 @@ class Condition:
     copies: float = 0.0
     state_batch_size: bool = True
     know_tail: bool = True
+    shows_size: bool = True
     loss: gp.Loss = gp.CrossEntropy()  # noqa: RUF009 - immutable
     hidden: tuple[int, ...] = ()
     change: Change = _unchanged
@@ -252,7 +254,7 @@ def _batches() -> Iterator[Condition]:
 def _without_tail() -> Iterator[Condition]:
     """Tails that the server does not know, or cannot simulate; no batch size either."""
     goals = (Goal(BOTH, (64, 128, 256), margin=0.01),)
-    unknown = partial(Condition, state_batch_size=False)
+    unknown = partial(Condition, state_batch_size=False, shows_size=False)
     yield unknown("unknown-tail", goals, know_tail=False)
     yield unknown(
         "unknown-tail-float32",

@@ -83,9 +83,9 @@ def misses(row: Row, others: Mapping[Cell, Row]) -> Iterator[str]:
     known = others.get(replace(row.cell, condition=compared)) if compared else None
     if known is not None and row.recovered < known.recovered:
         yield f"{row.recovered} recovered, {known.recovered} in the condition {known.condition}"
-    # Without a tail nothing tells it, and 0 says so.
-    if row.recovered >= 2 and row.batch_size_found not in {0, row.batch_size}:
-        yield f"batch size {row.batch_size_found} found"
+    expected = row.batch_size if condition.shows_size else 0
+    if row.recovered >= 2 and row.batch_size_found != expected:
+        yield f"batch size {row.batch_size_found or 'not'} found"
     if condition.copies and row.unlabelled:
         yield f"{row.unlabelled} samples without their number of copies"
 

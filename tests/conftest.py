@@ -21,27 +21,9 @@ settings.load_profile("gradpeel")
 torch.set_num_threads(1)
 
 
-OPEN = (
-    "test_demo.py::test_newcomers_see_every_sample_rebuilt",
-    "test_estimates.py::test_noisy_updates",
-    "test_audit_command.py::test_options_reach_the_audit[options4",
-    "test_tails.py::test_few_and_many_classes",
-    "test_floors.py::test_attack_strength",
-    "test_adversary.py::",
-    "test_conditions.py::",
-    "test_duplicates.py::",
-    "test_rescues.py::",
-    "test_soundness.py::",
-)
-"""Tests that the present decoder does not pass yet, or not everywhere: see the changelog."""
-
-
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at `-m "not slow"`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first: a slow one is no use while a fast one fails. A browser is slow."""
-    for item in items:
-        if any(name in item.nodeid for name in OPEN):
-            item.add_marker(pytest.mark.xfail(strict=False, reason="open since the new decoder"))
     for item in items:
         needs = getattr(item, "fixturenames", ())
         if "browser" in needs:

@@ -17,13 +17,6 @@ from gradpeel.signals import signals
 from gradpeel.target import split
 from support import SmallRound, make_batch, make_model, readable, recovered, round_of, truths_of
 
-COPIES_OF_ONE = pytest.mark.xfail(
-    strict=True,
-    reason="where all candidates are readings of one sample, the distance between samples is taken "
-    "to be that between these: no radius is below it",
-)
-
-
 def firsts(round_: SmallRound, least: float) -> tuple[set[int], set[int]]:
     """First copies that peeling reaches; and those of them that leave a trace in the update."""
     exposed: Exposure = round_.exposure
@@ -34,12 +27,15 @@ def firsts(round_: SmallRound, least: float) -> tuple[set[int], set[int]]:
 
 @st.composite
 def crowded(draw: st.DrawFn, *, fewest: int = 2, neurons: int | None = None) -> SmallRound:
-    """A round whose samples stand in it again and again, with the same labels or others."""
+    """A round whose samples stand in it again and again, with the same labels or others.
+
+    One of them stands there once.
+    """
     classes, batch = draw(st.integers(2, 6)), draw(st.integers(fewest, 7))
     features, seed = draw(st.sampled_from([24, 60])), draw(st.integers(0, 1000))
     model = make_model(features, neurons or draw(st.sampled_from([90, 400])), classes, seed=seed)
     x, y = make_batch(features, batch, classes, seed=seed)
-    again = draw(st.lists(st.integers(0, batch - 1), min_size=1, max_size=5))
+    again = draw(st.lists(st.integers(0, batch - 2), min_size=1, max_size=5))
     labels = [draw(st.sampled_from([int(y[i]), *range(classes)])) for i in again]
     order = draw(st.permutations(range(batch + len(again))))
     x, y = torch.cat([x, x[again]])[order], torch.cat([y, torch.tensor(labels)])[order]
@@ -53,6 +49,12 @@ def test_every_distinct_sample_comes_back_once_with_all_its_labels(round_: Small
     recovery = peel(round_.model, round_.update)
     found = recovered(recovery, round_)
     reached, clear = firsts(round_, 1e-9)
+    if round_.model[-1].out_features == 2:
+        # A gradient of two classes is one number: copies are not told from samples that lie apart.
+        read = readable(recovery, round_.x)
+        assert found <= reached
+        assert clear <= read
+        return
     assert clear <= found <= reached
     # Labels that nobody could count are unknown, not wrong.
     counted = recovery.multiplicities > 0
@@ -149,7 +151,6 @@ def test_with_other_losses(loss: CrossEntropy) -> None:
     everybody(peel(round_.model, round_.update, loss=loss), round_)
 
 
-@COPIES_OF_ONE
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_with_two_hundred_class_weights_and_nobody_says_how_many(dtype: torch.dtype) -> None:
     weights = torch.linspace(1.0, 2.0, 200).double().tolist()
@@ -165,7 +166,6 @@ def test_with_two_hundred_class_weights_and_nobody_says_how_many(dtype: torch.dt
         assert recovery.complete
 
 
-@COPIES_OF_ONE
 @pytest.mark.parametrize("times", [9, 20, 31])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("stated", [True, False])

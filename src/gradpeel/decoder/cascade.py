@@ -291,7 +291,14 @@ class Peeling:
             unit_error=self._signs * residual.spread,
             classes=self._classes,
         )
-        self._share = share = learn_share(readings, residual, backward, judge.structure)
+        self._share = share = learn_share(
+            readings,
+            residual,
+            backward,
+            judge.structure,
+            between=judge.between,
+            hint=_stated_share(self._update),
+        )
         if share is not None:
             size = share.batch_size if self._update.reduction == "mean" else None
             value, error = (share.value, share.error) if size is None else (1.0 / size, 0.0)
@@ -459,6 +466,13 @@ class Peeling:
                 ambiguous=self._ambiguous,
             )
         )
+
+
+def _stated_share(update: Update) -> float | None:
+    """The weight of one sample by what the update says of itself."""
+    if update.reduction == "sum":
+        return 1.0
+    return 1.0 / update.batch_size if update.batch_size else None
 
 
 def _check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bool) -> None:

@@ -56,7 +56,7 @@ from torch import Tensor, nn
 
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.evidence.equations import Equations, tail_equations
-from gradpeel.decoder.evidence.groups import distance_between, radius_of_groups
+from gradpeel.decoder.evidence.groups import radius_of_groups
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import Evidence
@@ -119,6 +119,7 @@ def certify_by_tail(
     backward: Backward,
     structure: Structure,
     *,
+    between: float,
     strict: bool = True,
     counts: Tensor | None = None,
     glanced: Simulated | None = None,
@@ -130,6 +131,7 @@ def certify_by_tail(
         residual: the residual they were read from.
         backward: the client's backward pass behind the target.
         structure: the column space of the update, asked where the equations alone prove too little.
+        between: how far samples are apart, relative to the size of one.
         strict: demand that every mismatch is explained by the tracked error. Otherwise half the
             digits of the update will do as well: a sample with a trace of one that has next to no
             gradient.
@@ -168,10 +170,7 @@ def certify_by_tail(
         few, residual, backward, structure, counts=simulated.counts[several]
     ).each
     radius = torch.zeros_like(error).masked_scatter(several, apart)
-    near = LIMITS.copies
-    if bool(several.any()):
-        near = min(near, LIMITS.apart * distance_between(candidates, residual))
-    alone = radius <= near
+    alone = radius <= min(LIMITS.copies, LIMITS.apart * between)
     chance, equations, helped = _ask_structure(structure, c, sound, tried, found)
     proven = chance <= LIMITS.chance
     kinds = Evidence.BIAS | (Evidence.NEXT_LAYER if residual.has_next else Evidence(0))
@@ -228,6 +227,7 @@ def _block(
         counts=simulated.counts,
         sample_error=error,
         sensitivity_error=off,
+        next_error=off,
         kink=unmasked * doubt,
         told=torch.zeros_like(z),
     )
@@ -351,7 +351,8 @@ def certify_by_structure(
             next_sensitivities=v,
             counts=c.new_zeros(len(c), classes),
             sample_error=error,
-            sensitivity_error=torch.maximum(off, residual.resolution + none),
+            sensitivity_error=off.clamp(min=residual.resolution),
+            next_error=off.clamp(min=residual.resolution),
             kink=unmasked * doubt,
             told=torch.zeros_like(c),
         ),

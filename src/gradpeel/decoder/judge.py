@@ -11,6 +11,7 @@ from torch import Tensor
 from gradpeel.decoder.candidates import Candidates, Readings
 from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
 from gradpeel.decoder.evidence.alike import fire_alike
+from gradpeel.decoder.evidence.groups import distance_between
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.known import KnownSamples
 from gradpeel.decoder.labels import tally
@@ -19,7 +20,7 @@ from gradpeel.decoder.prefilter import glance, share_firing
 from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.sensitivities import measure_v
-from gradpeel.decoder.simulate import Backward
+from gradpeel.decoder.simulate import Backward, Simulated
 from gradpeel.target import Tail
 
 __all__ = ["Judge"]
@@ -31,6 +32,7 @@ class Judge:
     Attributes:
         backward: the client's backward pass, where it can be simulated.
         structure: the column space of the update.
+        between: how far samples are apart, relative to the size of one.
         tried: number of candidates judged so far.
         alike: (n,) which of the known samples were seen to fire exactly as a candidate does that is
             another, when candidates were last judged; None where nobody looked.
@@ -58,11 +60,13 @@ class Judge:
         self.backward: Backward | None = None
         self.structure = structure
         self.alike: Tensor | None = None
+        self.between = 1.0
         self.tried = 0
 
     def watch(self, readings: Readings, residual: Residual) -> None:
-        """Learn from all candidates of the update how far firing patterns differ."""
+        """Learn from all candidates of the update how far they and their firing patterns differ."""
         self.structure.watch(share_firing(readings, residual))
+        self.between = distance_between(readings, residual)
 
     @property
     def last_stage(self) -> Stage:
@@ -98,8 +102,8 @@ class Judge:
             strict = stage is Stage.STRICT
             worth, glanced = glance(readings, residual, backward, strict=strict)
             candidates = readings.pick(worth).form(residual)
-            return candidates, certify_by_tail(
-                candidates, residual, backward, self.structure, strict=strict, glanced=glanced
+            return candidates, self._by_tail(
+                candidates, residual, backward, strict=strict, glanced=glanced
             )
         candidates = readings.form(residual)
         if len(candidates) and residual.has_next and self.structure.is_diverse:
@@ -121,9 +125,7 @@ class Judge:
         counts = tally(backward, activations, v, error.clamp(min=residual.resolution))
         explained = counts.sum(1) > 0
         few = candidates.pick(explained)
-        sound = certify_by_tail(
-            few, residual, backward, self.structure, strict=False, counts=counts[explained]
-        ).sound
+        sound = self._by_tail(few, residual, backward, counts=counts[explained]).sound
         explained = explained.masked_scatter(explained, sound)
         if not bool(explained.any()):
             return None
@@ -178,6 +180,26 @@ class Judge:
             counts = tally(backward, activations, v, error)
         several = counts.sum(1) > 1
         candidates = candidates.pick(several)
-        return candidates, certify_by_tail(
-            candidates, residual, backward, self.structure, strict=False, counts=counts[several]
+        return candidates, self._by_tail(candidates, residual, backward, counts=counts[several])
+
+    def _by_tail(
+        self,
+        candidates: Candidates,
+        residual: Residual,
+        backward: Backward,
+        *,
+        strict: bool = False,
+        counts: Tensor | None = None,
+        glanced: Simulated | None = None,
+    ) -> Verdicts:
+        """Judge the candidates by simulating them."""
+        return certify_by_tail(
+            candidates,
+            residual,
+            backward,
+            self.structure,
+            between=self.between,
+            strict=strict,
+            counts=counts,
+            glanced=glanced,
         )

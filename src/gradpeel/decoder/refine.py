@@ -98,7 +98,7 @@ def refine(
     apart = LIMITS.nothing if backward is None else LIMITS.holds
     peeled, doubt = read, residual.row_error
     for _ in range(LIMITS.refine_steps):
-        peeled = sense(peeled)
+        peeled, loose = sense(peeled)
         c = peeled.sensitivities
         fires = c != 0
         off = (fires * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
@@ -124,20 +124,29 @@ def refine(
         if not bool((better & (shift > 0.3 * error)).any()):
             break
     # The sensitivities are those that the samples were fitted with: errors of the two make up for
-    # each other.
+    # each other. Where they were known up to a factor, the fit has found it.
+    loose &= better
     z = residual.pre_activations(peeled.coordinates)
-    peeled = replace(peeled, activations=z.relu() * (peeled.sensitivities != 0))
-    c = peeled.sensitivities
+    c = peeled.sensitivities * torch.where(loose[:, None], solution[:, -1:], 1.0)
     off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
     kink = peeled.kink.square().sum(0)
     # What explained neurons are off by measures the errors of all of them.
     unit = min(1.0, LIMITS.residual_slack * fit.unit)
-    bias_error = (unit**2 * (sent.bias_error.square() + off) + kink).sqrt()
+    factor = LIMITS.residual_slack * fit.error_of(torch.where(loose[:, None], c, 0.0))
+    bias_error = (unit**2 * (sent.bias_error.square() + off) + kink + factor.square()).sqrt()
     alone = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
     joint = LIMITS.residual_slack * fit.error_of(torch.where(better[:, None], c, 0.0))
     row_error = (bias_error.square() + alone + joint.square()).sqrt()
     stands_out = c.abs() > LIMITS.stands_out * row_error
     confirmations = (stands_out & fit.surplus).sum(1)
+    peeled = replace(
+        peeled,
+        activations=z.relu() * (c != 0),
+        sensitivities=c,
+        sensitivity_error=torch.where(
+            loose, torch.maximum(peeled.sensitivity_error, error), peeled.sensitivity_error
+        ),
+    )
     return Refined(peeled, better, confirmations, fit, bias_error, row_error)
 
 
@@ -150,8 +159,11 @@ def _sense(
     backward: Backward | None,
     layer: nn.Linear | None,
     structure: Structure,
-) -> SampleBlock:
-    """The samples with sensitivities from whatever tells them most exactly."""
+) -> tuple[SampleBlock, Tensor]:
+    """The samples with sensitivities from whatever tells them most exactly.
+
+    Also (n,) which of these are known up to a factor only.
+    """
     z = residual.pre_activations(peeled.coordinates)
     doubt = z.abs() <= LIMITS.kink * peeled.sample_error[:, None] * residual.spread
     told = doubt & (peeled.told != 0)
@@ -162,6 +174,7 @@ def _sense(
         sensitivities=read.sensitivities,
         next_sensitivities=read.next_sensitivities,
         sensitivity_error=read.sensitivity_error,
+        next_error=read.next_error,
     )
     # What samples would add where they are silent; at a kink that is what is in doubt.
     silent = typical(best.sensitivities)[:, None].expand_as(z)
@@ -183,12 +196,13 @@ def _sense(
     if backward is not None:
         enough = max(enough, LIMITS.sharp_computed)
     vague = (best.sensitivity_error > enough).nonzero()[:, 0]
+    computed = best.sensitivity_error
     if len(vague):
         sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
-        best = _better(best, vague, sharp, best.next_sensitivities[vague], off)
+        best = _better(best, vague, sharp, None, off)
     # A sensitivity that was read as none is none until a better one is found, whatever z says.
     kink = torch.where(best.sensitivities != 0, best.sensitivities, silent) * (doubt & ~told)
-    return replace(best, kink=kink)
+    return replace(best, kink=kink), best.sensitivity_error < computed
 
 
 def _measure_jointly(
@@ -208,18 +222,28 @@ def _measure_jointly(
     return v, LIMITS.honest * fit.error / v.abs().amax(1).clamp(min=tiny)
 
 
-def _better(peeled: SampleBlock, which: Tensor, c: Tensor, v: Tensor, error: Tensor) -> SampleBlock:
+def _better(
+    peeled: SampleBlock, which: Tensor, c: Tensor, v: Tensor | None, error: Tensor
+) -> SampleBlock:
     """Put other sensitivities of some samples in place where they are more exact.
 
     They must agree with those there were as far as these are known.
     """
     known, before = peeled.sensitivities[which], peeled.sensitivity_error[which]
     apart = (c - known).norm(dim=1) / known.norm(dim=1)
-    gains = (error < before) & (apart <= LIMITS.slack * before)
-    which = which[gains]
+    agrees = apart <= LIMITS.slack * before
+    gains = agrees & (error < before)
+    if v is not None:
+        nearer = agrees & (error < peeled.next_error[which])
+        there = which[nearer]
+        peeled = replace(
+            peeled,
+            next_sensitivities=peeled.next_sensitivities.index_copy(0, there, v[nearer]),
+            next_error=peeled.next_error.index_copy(0, there, error[nearer]),
+        )
+    there = which[gains]
     return replace(
         peeled,
-        sensitivities=peeled.sensitivities.index_copy(0, which, c[gains]),
-        next_sensitivities=peeled.next_sensitivities.index_copy(0, which, v[gains]),
-        sensitivity_error=peeled.sensitivity_error.index_copy(0, which, error[gains]),
+        sensitivities=peeled.sensitivities.index_copy(0, there, c[gains]),
+        sensitivity_error=peeled.sensitivity_error.index_copy(0, there, error[gains]),
     )

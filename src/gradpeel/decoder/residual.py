@@ -245,9 +245,10 @@ class Residual:
             self.next_rows.addmm_(a.T, v, alpha=-1.0)
             blur = peeled.sample_error * self.spread
             size = v.abs().amax(1).square()
+            off = peeled.next_error
             # (a off + blur)^2, where the sample fires.
-            added = (size * off) @ a.square() + (size * blur.square()) @ fires
-            added += (2 * size * blur * peeled.sensitivity_error) @ (a * fires)
+            added = (size * off.square()) @ a.square() + (size * blur.square()) @ fires
+            added += (2 * size * blur * off) @ (a * fires)
             self.next_error = (self.next_error.square() + added).sqrt()
         self._settle(touched)
         return touched

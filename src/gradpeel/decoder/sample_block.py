@@ -24,6 +24,7 @@ class SampleBlock:
         counts: (n, classes) copies of the sample with each label; zero where that is not known.
         sample_error: (n,) relative error of the coordinates.
         sensitivity_error: (n,) relative error of the sensitivities.
+        next_error: (n,) relative error of those at the next layer.
         kink: (n, neurons) sensitivity in doubt because its neuron stands at the ReLU's kink.
         told: (n, neurons) 1 where the sample is known to fire and -1 where it is known not to,
             whatever its pre-activation says; 0 elsewhere.
@@ -36,6 +37,7 @@ class SampleBlock:
     counts: Tensor
     sample_error: Tensor
     sensitivity_error: Tensor
+    next_error: Tensor
     kink: Tensor
     told: Tensor
 
@@ -51,7 +53,7 @@ class SampleBlock:
     ) -> SampleBlock:
         """No samples yet."""
         wide = {"coordinates": width, "next_sensitivities": next_width, "counts": classes}
-        flat = {"sample_error", "sensitivity_error"}
+        flat = {"sample_error", "sensitivity_error", "next_error"}
         return cls(
             **{
                 field.name: torch.zeros(

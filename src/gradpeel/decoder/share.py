@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gradpeel.decoder.candidates import Candidates, Readings
-from gradpeel.decoder.evidence.groups import Radius, distance_between, radius_of_groups
+from gradpeel.decoder.evidence.groups import Radius, radius_of_groups
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches
@@ -55,6 +55,10 @@ class Share:
     proven: bool
     only: int | None
 
+    def agrees_with(self, hint: float) -> bool:
+        """Whether another weight is the same, within the error of this one."""
+        return abs(self.value / hint - 1.0) <= LIMITS.slack * self.error
+
     @property
     def batch_size(self) -> int | None:
         """The batch size of a mean with this weight; None where that is no whole number."""
@@ -64,7 +68,13 @@ class Share:
 
 
 def learn_share(
-    readings: Readings, residual: Residual, backward: Backward, structure: Structure
+    readings: Readings,
+    residual: Residual,
+    backward: Backward,
+    structure: Structure,
+    *,
+    between: float,
+    hint: float | None,
 ) -> Share | None:
     """Ask candidates for the share of one sample: what most of them say, if nobody can prove it.
 
@@ -73,6 +83,9 @@ def learn_share(
         residual: the update, before anything is subtracted.
         backward: the client's backward pass, with a share of 1.
         structure: the column space of the update.
+        between: how far samples are apart, relative to the size of one.
+        hint: the weight by what the update says of itself, if it does: of what can be, and cannot
+            be proven, the nearest to it is most likely.
     """
     if not len(readings):
         return None
@@ -83,7 +96,7 @@ def learn_share(
     if not clusters:
         return None
     most = max(clusters, key=lambda near: float(votes.share[near].sum()))
-    limit = min(LIMITS.anchor, LIMITS.apart * distance_between(candidates, residual))
+    limit = min(LIMITS.anchor, LIMITS.apart * between)
     # The structure takes a while to find, and is hardly ever needed.
     for space in (None, structure):
         radius = partial(_radius, votes, residual, backward, space)
@@ -92,6 +105,10 @@ def learn_share(
         if units:
             smallest = min(units, key=lambda near: float(votes.share[near].min()))
             return _share(votes, smallest, proven=True)
+    if hint is not None:
+        for near in clusters:
+            if (share := _share(votes, near, proven=False)).agrees_with(hint):
+                return share
     # Groups weigh several times as much as a sample: of what many say, the least.
     several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
     smallest = min(several, key=lambda near: float(votes.share[near].min()))

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.candidates import Candidates
+from gradpeel.decoder.candidates import Candidates, Readings
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual, rms
@@ -139,16 +139,24 @@ class Radius:
         return float(torch.stack([line.if_all(agreement) for line in self.lines]).amax(0).min())
 
 
-def distance_between(candidates: Candidates, residual: Residual) -> float:
-    """How far candidates typically are apart, relative to the typical size of a sample.
+def distance_between(readings: Readings, residual: Residual) -> float:
+    """How far samples typically are apart, relative to the typical size of one.
 
-    Samples are farther apart than mixtures of them.
+    Samples are farther apart than mixtures of them. Two readings of one sample are no distance; 1
+    where there is nobody else.
+
+    Args:
+        readings: the candidates of the whole update.
+        residual: the update, before anything is subtracted.
     """
-    some = candidates.pre_activations[:: max(1, len(candidates) // LIMITS.compared)]
-    if len(some) < 2:
-        return 1.0
-    between = torch.pdist(some) / math.sqrt(some.shape[1]) / residual.spread
-    return float(between.median())
+    every = max(1, len(readings) // LIMITS.compared)
+    some, error = readings.neurons[::every], readings.error[::every]
+    z = residual.pre_activations(residual.coordinates(some))
+    between = torch.pdist(z) / math.sqrt(z.shape[1]) / residual.spread
+    first, second = torch.triu_indices(len(some), len(some), 1, device=error.device)
+    same = LIMITS.slack * (error[first] + error[second])
+    between = between[between > same.clamp(min=LIMITS.same)]
+    return float(between.median()) if len(between) else 1.0
 
 
 def radius_of_groups(
