@@ -111,14 +111,8 @@ def test_every_method_has_a_floor_on_every_embedded_data_set() -> None:
     }
 
 
-LOST = {"breast_cancer SD-Ind", "breast_cancer TW-Ind", "breast_cancer TW-Mir"}
-"""An open fault: here two classes in float64 prove nothing since their weight must be proven."""
-
-
 def _marked(floor: Floor) -> Any:
     marks = [pytest.mark.slow] if floor.dataset == "photos" else []
-    if str(floor) in LOST:
-        marks.append(pytest.mark.xfail(strict=True, reason="the weight of a sample is not proven"))
     return pytest.param(floor, marks=marks, id=str(floor))
 
 
@@ -168,14 +162,8 @@ def embedded_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# Where more than half of the neurons are silent, others' biases leave a typical row of size 0.
-BROKEN = pytest.mark.xfail(raises=ZeroDivisionError, reason="divides by the typical row, 0")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=BROKEN) if k == "shuffled biases" else k for k in KINDS]
-)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_nothing_is_certified_where_nothing_can_be_found(
     embedded_files: Path, kind: str, dtype: str

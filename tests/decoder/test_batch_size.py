@@ -309,3 +309,33 @@ def test_behind_a_norm_there_is_no_next_layer_to_ask() -> None:
         found = peel(model, replace(round_.update, batch_size=size))
         assert found.batch_size.by_weight == 7
         assert recovered(found, round_) == set(range(7))
+
+
+def test_a_proven_share_is_that_of_a_sample() -> None:
+    round_ = make_round(4, 6, 5, 9, (9,), seed=6808)
+    share = peel(round_.model, round_.update).share
+    assert share is None or share == pytest.approx(1 / len(round_.x), rel=1e-3)
+
+
+def test_a_complete_batch_has_as_many_as_it_says() -> None:
+    round_ = make_round(60, 300, 12, 5)
+    update = replace(round_.update, batch_size=20)
+    recovery = peel(round_.model, update)
+    assert not recovery.complete or recovery.batch_size.value == recovery.found
+
+
+def test_a_smoothed_and_weighted_mean_can_be_complete() -> None:
+    loss = CrossEntropy(label_smoothing=0.1, class_weights=(1.0, 0.2, 3.0, 1.5))
+    model = make_model(40, 120, 4)
+    x, y = make_batch(40, 7, 4)
+    recovery = peel(model, round_of(model, x, y, loss=loss).update, loss=loss)
+    assert recovery.found == 7
+    assert recovery.complete
+
+
+def test_a_crowd_of_copies_is_no_unit() -> None:
+    model = make_model(60, 400, 5)
+    x, y = make_batch(60, 6, 5)
+    batch = torch.cat([x, x[:1].expand(69, -1)]), torch.cat([y, y[:1].expand(69)])
+    recovery = peel(model, round_of(model, *batch).update)
+    assert recovery.share is None or recovery.share == pytest.approx(1 / 75, rel=1e-3)

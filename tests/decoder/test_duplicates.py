@@ -17,6 +17,7 @@ from gradpeel.signals import signals
 from gradpeel.target import split
 from support import SmallRound, make_batch, make_model, readable, recovered, round_of, truths_of
 
+
 def firsts(round_: SmallRound, least: float) -> tuple[set[int], set[int]]:
     """First copies that peeling reaches; and those of them that leave a trace in the update."""
     exposed: Exposure = round_.exposure
@@ -202,3 +203,10 @@ def test_copies_of_one_sample_alone_are_read_but_not_counted() -> None:
     assert recovered(recovery, round_) <= {0}
     assert not recovery.complete or recovery.found == 5
     assert 0 in readable(recovery, x)
+
+
+def test_everybody_twice_is_not_complete_with_half_of_them() -> None:
+    model = make_model(60, 400, 5)
+    x, y = make_batch(60, 4, 5)
+    recovery = peel(model, round_of(model, torch.cat([x, x]), torch.cat([y, y])).update)
+    assert not recovery.complete or recovery.found == 8

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from gradpeel.audit import audit
 from gradpeel.client import local_update
 from gradpeel.decoder import peel
+from gradpeel.designs import Passive
 from gradpeel.losses import CrossEntropy
+from gradpeel.networks import mlp
 from gradpeel.target import split
 from support import make_batch, truths_of
 
@@ -98,3 +102,14 @@ def test_mixtures_of_samples_that_fire_alike_are_no_samples(seed: int, apart: fl
     recovery = peel(model, local_update(model, x, y, dtype=torch.float32))
     off = torch.cdist(recovery.samples, x) / 250**0.5
     assert bool((off.amin(1) <= 2 * recovery.errors).all())
+
+
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_certain_samples_can_be_audited(seed: int) -> None:
+    rng = np.random.default_rng([seed, 2, 20])
+    x = torch.tensor(rng.normal(size=(24, 20)) * 100)
+    y = torch.tensor(rng.integers(0, 2, 24))
+    rng.normal(size=(24, 20))
+    model = mlp(20, 2, hidden=(60,), rng=rng)
+    found = audit(model, x, y, design=Passive("gaussian"), seed=seed)
+    assert found.score.false_certificates == 0

@@ -108,3 +108,10 @@ def test_noisy_updates_without_the_tail(shape: str, noise: float) -> None:
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
 def test_behind_a_hidden_layer(noise: float) -> None:
     check(audits("soliton, many features", 3, dtype=torch.float32, noise=noise, hidden=(40,)))
+
+
+def test_a_little_noise_is_not_taken_for_roundings() -> None:
+    x, y = make_batch(60, 16, 6, seed=3)
+    model = make_model(60, 200, 6, seed=3)
+    found = audit(model, x, y, dtype=torch.float32, noise=1e-6, seed=3)
+    assert found.score.error_estimates_hold == 1.0

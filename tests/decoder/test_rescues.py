@@ -210,3 +210,13 @@ def test_few_classes_in_few_digits_certify_nothing_false(
     found = audit(model, x, y, dtype=dtype, noise=noise, seed=seed)
     assert found.score.read > 0
     assert found.score.false_certificates == found.score.repeats == 0
+
+
+def test_the_trace_holds_everybody_who_is_certified() -> None:
+    model = make_model(40, 200, 4)
+    with torch.no_grad():
+        model.get_parameter("2.weight").mul_(30.0)
+    design = SolitonData(make_batch(40, 40, 4, seed=1000)[0])
+    x, y = make_batch(40, 40, 4)
+    recovery = audit(model, x, y, design=design, dtype=torch.float32).recovery
+    assert sum(step.certified for step in recovery.trace) == len(recovery)

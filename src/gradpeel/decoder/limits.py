@@ -77,6 +77,10 @@ class Limits:
     """So many of those that agree are asked whether they may be groups."""
     copies_of_unit: int = 64
     """Most samples have no more copies than this, if some have none."""
+    most_copies: int = 10000
+    """No sample has more copies than this if others have none, and no neuron fires for more."""
+    asked_if_faint: int = 8
+    """So many voters show how large the gradient of a sample can be."""
     whole_weight: float = 0.001
     """How far from a whole number of copies a weight may be, relative."""
     clusters: int = 8

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -95,16 +95,15 @@ def learn_share(
     clusters = _clusters(votes)
     if not clusters:
         return None
-    most = max(clusters, key=lambda near: float(votes.share[near].sum()))
     limit = min(LIMITS.anchor, LIMITS.apart * between)
+    is_faint = partial(_is_faint, votes, residual, backward)
     # The structure takes a while to find, and is hardly ever needed.
     for space in (None, structure):
         radius = partial(_radius, votes, residual, backward, space)
         anchored = [near for near in clusters if _if_all(votes, near, radius) <= limit]
-        units = [near for near in anchored if _divides(votes, near, most)]
-        if units:
-            smallest = min(units, key=lambda near: float(votes.share[near].min()))
-            return _share(votes, smallest, proven=True)
+        share = _unit(votes, clusters, anchored, hint, is_faint)
+        if share is not None:
+            return share
     if hint is not None:
         for near in clusters:
             if (share := _share(votes, near, proven=False)).agrees_with(hint):
@@ -149,16 +148,69 @@ class _Votes:
     error: Tensor
 
 
-def _divides(votes: _Votes, unit: Tensor, most: Tensor) -> bool:
-    """Whether those who make up most of the update weigh a whole number of units.
+def _unit(
+    votes: _Votes,
+    clusters: list[Tensor],
+    anchored: list[Tensor],
+    hint: float | None,
+    is_faint: Callable[[Tensor, Share], bool],
+) -> Share | None:
+    """The weight of one sample: the least of those that cannot be groups.
 
-    They may have copies. But a stranger who happened into the update, a thousandth as heavy as the
-    batch, is no unit.
+    Those who make up most of the update must weigh a whole number of them: copies. But a stranger
+    who happened into the update, a thousandth as heavy as the batch, is no sample of it, unless the
+    batch is stated to be that large.
     """
-    times = float(votes.share[most].median()) / float(votes.share[unit].median())
+    several = [near for near in clusters if int(near.sum()) >= LIMITS.fewest_agreeing]
+    most = max([*anchored, *several], key=lambda near: float(votes.share[near].sum()), default=None)
+    if most is None:
+        return None
+    heavy = float(votes.share[most].median())
+    shares = [_share(votes, near, proven=True) for near in anchored]
+    stated = [hint is not None and share.agrees_with(hint) for share in shares]
+    units = []
+    for near, share, said in zip(anchored, shares, stated, strict=True):
+        copies = _whole_times(heavy, share)
+        few = 1 <= copies <= LIMITS.copies_of_unit and not is_faint(near, share)
+        if few or (said and copies):
+            units.append((share, said))
+    if not units:
+        return None
+    unit, said = min(units, key=lambda found: found[0].value)
+    # Or is the stranger the sample, and what is heavy are hundreds of copies?
+    lighter = [share for share in shares if share.value < unit.value]
+    doubtful = any(1 <= _whole_times(unit.value, share) <= LIMITS.most_copies for share in lighter)
+    return replace(unit, proven=said or not doubtful)
+
+
+def _whole_times(heavy: float, unit: Share) -> int:
+    """How many times a unit a weight is; 0 where that is no whole number."""
+    times = heavy / unit.value
     whole = round(times)
-    near = abs(times - whole) <= LIMITS.whole_weight * times
-    return near and 1 <= whole <= LIMITS.copies_of_unit
+    return whole if abs(times - whole) <= LIMITS.whole_weight * times else 0
+
+
+def _is_faint(
+    votes: _Votes, residual: Residual, backward: Backward, near: Tensor, unit: Share
+) -> bool:
+    """Whether thousands of samples with this weight would have to fire one neuron.
+
+    Args:
+        votes: what candidates weigh.
+        residual: the update.
+        backward: the client's backward pass, with a share of 1.
+        near: (n,) mask of those who weigh as much as the unit.
+        unit: the weight.
+    """
+    if not residual.has_next:
+        return False
+    some = votes.candidates.pre_activations[near][
+        : min(LIMITS.asked_if_faint, backward.at_once)
+    ].relu()
+    # The gradient with the label that is least expected: most samples have no larger one.
+    most = backward.one_of_each(some).norm(dim=2).amax(1).median()
+    size = residual.next_rows.norm(dim=1).max() / (residual.spread * most).clamp(min=_TINY)
+    return float(size) > LIMITS.most_copies * unit.value
 
 
 def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
@@ -190,8 +242,9 @@ def _clusters(votes: _Votes) -> list[Tensor]:
 def _if_all(votes: _Votes, near: Tensor, radius: Callable[[Tensor], Radius]) -> float:
     """How far members may be apart if all voters who agree are groups."""
     share, error = votes.share, votes.error
-    # The clearest of them say how well they agree.
-    clear = near & (error <= LIMITS.clear_voter * error[near].min())
+    # The clearest of them, but not too few, say how well they agree.
+    few = error[near].sort().values[: LIMITS.fewest_agreeing]
+    clear = near & (error <= torch.maximum(LIMITS.clear_voter * few[0], few[-1]))
     clear &= clear.cumsum(0) <= LIMITS.voters
     middle = float(share[clear].median())
     agreement = float(
