@@ -125,14 +125,7 @@ class Peeling:
         check_module(model)
         check_loss(loss, may_be_unknown=True)
         check_data_range(data_range)
-        # An empty tensor knows which of several devices of a kind it is on.
-        where = torch.empty(0, device=with_float64(choose(device))).device
-        home = next((parameter.device for parameter in model.parameters()), where)
-        if with_float64(home) != home:
-            model = copy.deepcopy(model).to(where)
-        if any(g.device != where for g in update.gradients.values()):
-            moved = {name: g.to(where) for name, g in update.gradients.items()}
-            update = replace(update, gradients=moved)
+        model, update, where = _moved(model, update, device)
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
         _check_belongs(model, target, update, whole=loss is not None)
@@ -142,16 +135,7 @@ class Peeling:
         self._sample_shape = sample_shape
         self._range = data_range
         residual = Residual(target, update, use_next=use_next_layer)
-        source = generator()
-        direction = gaussian(residual.rows.shape[1], like=target.bias, source=source)
-        coin = torch.rand(target.neurons, generator=source, device="cpu").to(target.bias)
-        others = torch.randperm(len(direction), generator=source, device="cpu")[
-            LIMITS.compare_coordinates :
-        ]
-        if residual.in_neuron_space:  # elsewhere many coordinates may be zero
-            direction[others.to(direction.device)] = 0.0
-        self._direction = direction / direction.norm()
-        self._signs = torch.where(coin < 0.5, -1.0, 1.0).to(target.bias)
+        self._direction, self._signs = _random_directions(residual, target.neurons)
         self._loss = (
             loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
         )
@@ -466,6 +450,32 @@ class Peeling:
                 ambiguous=self._ambiguous,
             )
         )
+
+
+def _moved(
+    model: nn.Module, update: Update, device: str | torch.device
+) -> tuple[nn.Module, Update, torch.device]:
+    """The model and the update where they are to be decoded, and where that is."""
+    # An empty tensor knows which of several devices of a kind it is on.
+    where = torch.empty(0, device=with_float64(choose(device))).device
+    home = next((parameter.device for parameter in model.parameters()), where)
+    if with_float64(home) != home:
+        model = copy.deepcopy(model).to(where)
+    if any(g.device != where for g in update.gradients.values()):
+        moved = {name: g.to(where) for name, g in update.gradients.items()}
+        update = replace(update, gradients=moved)
+    return model, update, where
+
+
+def _random_directions(residual: Residual, neurons: int) -> tuple[Tensor, Tensor]:
+    """A unit vector (width,) along which candidates are compared, and (neurons,) signs."""
+    source, like = generator(), residual.bias
+    direction = gaussian(residual.rows.shape[1], like=like, source=source)
+    coin = torch.rand(neurons, generator=source, device="cpu").to(like)
+    order = torch.randperm(len(direction), generator=source, device="cpu")
+    if residual.in_neuron_space:  # elsewhere many coordinates may be zero
+        direction[order[LIMITS.compare_coordinates :].to(direction.device)] = 0.0
+    return direction / direction.norm(), torch.where(coin < 0.5, -1.0, 1.0).to(like)
 
 
 def _stated_share(update: Update) -> float | None:

@@ -49,7 +49,7 @@ is not thereby safe.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -285,31 +285,14 @@ def certify_by_structure(
     """
     z = candidates.pre_activations
     fires = z > 0
-    activations = z * fires
     doubt = z.abs() <= LIMITS.kink * candidates.error[:, None] * residual.spread
-    kinds = Evidence.STRUCTURE
-    if layer is not None and residual.has_next:
-        v, off = measure_v(candidates, residual, activations, candidates.error)
-        unmasked = v @ layer.weight
-        kinds |= Evidence.NEXT_LAYER
-        whole = torch.ones_like(off, dtype=torch.bool)
+    by_next = layer is not None and residual.has_next
+    if layer is not None and by_next:
+        found = _by_next_layer(candidates, residual, layer)
     else:
-        v = z.new_zeros(len(z), 0 if layer is None else layer.out_features)
-        start = torch.zeros_like(z)
-        start.scatter_(1, candidates.neurons[:, None], residual.bias[candidates.neurons, None])
-        unmasked, distance, equations = structure.sharpen(start, fires | doubt)
-        own = unmasked.gather(1, candidates.neurons[:, None])
-        scale = residual.bias[candidates.neurons, None] / torch.where(own == 0, 1.0, own)
-        unmasked = unmasked * scale
-        off = distance
-        # What was found may be another sample that fires at some of these neurons only.
-        strong = unmasked.abs() > LIMITS.least_part * typical(unmasked)[:, None]
-        firm = fires & ~doubt & (residual.sent.row_error > 0)
-        share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
-        several = torch.bincount(candidates.pairs[0], minlength=len(z)) > 1
-        whole = several & (
-            share >= (LIMITS.firing_share if steady else LIMITS.firing_share_dropout)
-        )
+        found = _by_silence(candidates, residual, structure, fires, doubt, steady=steady)
+        found = replace(found, v=z.new_zeros(len(z), 0 if layer is None else layer.out_features))
+    unmasked, off, whole = found.c, found.error, found.whole
     c = unmasked * fires
     row, column = candidates.pairs
     size = torch.maximum(typical(c)[row], residual.bias[column].abs())
@@ -319,9 +302,9 @@ def certify_by_structure(
     fits = gap <= LIMITS.slack * (residual.bias_error[column] + off[row] * size)
     fits_all = none.scatter_reduce(0, row, (~fits).double(), "amax") == 0
     whole &= fits_all & ~trespassers(residual, unmasked * (fires & ~doubt))
-    if layer is not None and residual.has_next:
+    distance, equations = found.distance, found.equations
+    if by_next:
         # The space takes a while to find: ask only where an answer is needed.
-        distance, equations = none + 1.0, none.clone()
         distance[whole], equations[whole] = structure.distance(c[whole])
     explained = distance <= LIMITS.slack * (off + candidates.error + residual.resolution)
     explained |= distance <= min(trace, LIMITS.outside)
@@ -334,6 +317,7 @@ def certify_by_structure(
     sound = explained & (distance <= LIMITS.most_trace) & (mismatch <= LIMITS.loosest)
     sound &= error <= LIMITS.exact
     accepted = sound & (chance <= LIMITS.chance)
+    kinds = Evidence.STRUCTURE | (Evidence.NEXT_LAYER if by_next else Evidence(0))
     return Verdicts(
         accepted=accepted,
         sound=sound,
@@ -346,9 +330,9 @@ def certify_by_structure(
         evidence=(kinds,) * len(candidates),
         peeled=SampleBlock(
             coordinates=candidates.coordinates,
-            activations=activations,
+            activations=z * fires,
             sensitivities=measure_c(candidates, residual, c, typical(c) * off),
-            next_sensitivities=v,
+            next_sensitivities=found.v,
             counts=c.new_zeros(len(c), classes),
             sample_error=error,
             sensitivity_error=off.clamp(min=residual.resolution),
@@ -357,3 +341,62 @@ def certify_by_structure(
             told=torch.zeros_like(c),
         ),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Sensitivities of candidates that cannot be simulated.
+
+    Attributes:
+        v: (n, next width) at the next layer, where they were measured there.
+        c: (n, neurons) also where the candidates are silent.
+        error: (n,) their relative error.
+        whole: (n,) whether they were found wherever the candidate fires.
+        distance: (n,) from the column space of the update; 1 where nobody has asked yet.
+        equations: (n,) number of equations that say so.
+    """
+
+    v: Tensor
+    c: Tensor
+    error: Tensor
+    whole: Tensor
+    distance: Tensor
+    equations: Tensor
+
+
+def _by_next_layer(candidates: Candidates, residual: Residual, layer: nn.Linear) -> _Measured:
+    """Sensitivities by the next layer's gradient."""
+    v, off = measure_v(candidates, residual, candidates.pre_activations.relu(), candidates.error)
+    return _Measured(
+        v,
+        v @ layer.weight,
+        off,
+        torch.ones_like(off, dtype=torch.bool),
+        torch.ones_like(off),
+        torch.zeros_like(off),
+    )
+
+
+def _by_silence(
+    candidates: Candidates,
+    residual: Residual,
+    structure: Structure,
+    fires: Tensor,
+    doubt: Tensor,
+    *,
+    steady: bool,
+) -> _Measured:
+    """Sensitivities by the neurons that candidates do not fire, see `Structure.sharpen`."""
+    neurons = candidates.neurons[:, None]
+    start = torch.zeros_like(candidates.pre_activations)
+    start.scatter_(1, neurons, residual.bias[neurons])
+    c, distance, equations = structure.sharpen(start, fires | doubt)
+    own = c.gather(1, neurons)
+    c = c * (residual.bias[neurons] / torch.where(own == 0, 1.0, own))
+    # What was found may be another sample that fires at some of these neurons only.
+    strong = c.abs() > LIMITS.least_part * typical(c)[:, None]
+    firm = fires & ~doubt & (residual.sent.row_error > 0)
+    share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
+    several = torch.bincount(candidates.pairs[0], minlength=len(c)) > 1
+    whole = several & (share >= (LIMITS.firing_share if steady else LIMITS.firing_share_dropout))
+    return _Measured(c[:, :0], c, distance, whole, distance, equations)

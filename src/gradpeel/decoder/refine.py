@@ -14,7 +14,6 @@ sight.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.least_squares import Fit, fit_equations
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian
-from gradpeel.decoder.residual import Residual, rms
+from gradpeel.decoder.residual import Residual, Sent, rms
 from gradpeel.decoder.sample_block import SampleBlock, typical
 from gradpeel.decoder.simulate import Backward
 
@@ -73,48 +72,34 @@ def refine(
     Returns:
         The refined samples, or None where the explained neurons do not determine them.
     """
-    sent, scale = residual.sent, residual.scale
-    left = torch.maximum(residual.bias.abs(), rms(residual.rows) / scale)
-    settled = left <= LIMITS.nothing * residual.row_error
-    # A sample that no such neuron determines is determined where it was read; and where nothing
-    # can be computed, what was measured there is all there is.
-    lost = ~(read.sensitivities[:, settled] != 0).any(1)
-    if backward is None or int(settled.sum()) < len(read):
-        lost[:] = True
-    settled[sources[lost]] = True
-    known = torch.cat([sent.rows / scale, sent.bias[:, None]], 1)
+    settled = _settled(read, sources, residual, computed=backward is not None)
+    sent = residual.sent
+    known = torch.cat([sent.rows / residual.scale, sent.bias[:, None]], 1)
     mix = gaussian(known.shape[1], LIMITS.fit_sketch, like=known)
     sketch = known @ mix / known.shape[1] ** 0.5
-    sense = partial(
-        _sense,
-        read=read,
-        residual=residual,
-        settled=settled,
-        backward=backward,
-        layer=layer,
-        structure=structure,
-    )
     # Errors of samples that are not simulated are known less well.
     apart = LIMITS.nothing if backward is None else LIMITS.holds
     peeled, doubt = read, residual.row_error
     for _ in range(LIMITS.refine_steps):
-        peeled, loose = sense(peeled)
-        c = peeled.sensitivities
-        fires = c != 0
-        off = (fires * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
-        off += peeled.kink.square().sum(0)
-        sigma = (sent.row_error.square() + off).sqrt()
-        explained = settled & fires.any(0) & (sigma > 0)
-        if int(explained.sum()) < len(read) or not bool(fires[:, explained].any(1).all()):
+        peeled, loose = _sense(
+            peeled,
+            read=read,
+            residual=residual,
+            settled=settled,
+            backward=backward,
+            layer=layer,
+            structure=structure,
+        )
+        if (found := _fit(peeled, sent, sketch, settled, doubt)) is None:
             return None
-        fit = fit_equations(c, sketch, sigma, explained, doubt=doubt)
+        fit = found
         solution = fit.solve(known)
-        coordinates = solution[:, :-1] / solution[:, -1:] * scale
+        coordinates = solution[:, :-1] / solution[:, -1:] * residual.scale
         error = LIMITS.honest * fit.error / solution[:, -1].abs() + residual.resolution
         # A fit that is more exact must still agree with what was read.
-        moved = rms(coordinates - read.coordinates) / scale
+        moved = rms(coordinates - read.coordinates) / residual.scale
         better = (error < read.sample_error) & (moved <= apart * read.sample_error)
-        shift = rms(coordinates - peeled.coordinates) / scale
+        shift = rms(coordinates - peeled.coordinates) / residual.scale
         peeled = replace(
             peeled,
             coordinates=torch.where(better[:, None], coordinates, read.coordinates),
@@ -126,28 +111,86 @@ def refine(
     # The sensitivities are those that the samples were fitted with: errors of the two make up for
     # each other. Where they were known up to a factor, the fit has found it.
     loose &= better
-    z = residual.pre_activations(peeled.coordinates)
     c = peeled.sensitivities * torch.where(loose[:, None], solution[:, -1:], 1.0)
-    off = ((c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]).square().sum(0)
-    kink = peeled.kink.square().sum(0)
+    peeled = replace(
+        peeled,
+        activations=residual.pre_activations(peeled.coordinates).relu() * (c != 0),
+        sensitivities=c,
+    )
+    bias_error, row_error = _errors(peeled, sent, fit, better, loose)
+    stands_out = c.abs() > LIMITS.stands_out * row_error
+    off = torch.maximum(peeled.sensitivity_error, error)
+    off = torch.where(loose, off, peeled.sensitivity_error)
+    return Refined(
+        peeled=replace(peeled, sensitivity_error=off),
+        better=better,
+        confirmations=(stands_out & fit.surplus).sum(1),
+        fit=fit,
+        bias_error=bias_error,
+        row_error=row_error,
+    )
+
+
+def _settled(read: SampleBlock, sources: Tensor, residual: Residual, *, computed: bool) -> Tensor:
+    """(neurons,) which neurons only known samples fire.
+
+    Args:
+        read: the certified samples.
+        sources: (n,) the neurons they were read from.
+        residual: the residual without them.
+        computed: their sensitivities can be computed.
+    """
+    left = torch.maximum(residual.bias.abs(), rms(residual.rows) / residual.scale)
+    settled = left <= LIMITS.nothing * residual.row_error
+    # A sample that no such neuron determines is determined where it was read; and where nothing
+    # can be computed, what was measured there is all there is.
+    lost = ~(read.sensitivities[:, settled] != 0).any(1)
+    if not computed or int(settled.sum()) < len(read):
+        lost[:] = True
+    settled[sources[lost]] = True
+    return settled
+
+
+def _fit(
+    peeled: SampleBlock, sent: Sent, sketch: Tensor, settled: Tensor, doubt: Tensor
+) -> Fit | None:
+    """Fit samples to what was sent at the settled neurons; None where these are too few."""
+    fires = peeled.sensitivities != 0
+    sigma = (sent.row_error.square() + _spread(peeled) + peeled.kink.square().sum(0)).sqrt()
+    explained = settled & fires.any(0) & (sigma > 0)
+    if int(explained.sum()) < len(peeled) or not bool(fires[:, explained].any(1).all()):
+        return None
+    return fit_equations(peeled.sensitivities, sketch, sigma, explained, doubt=doubt)
+
+
+def _spread(peeled: SampleBlock) -> Tensor:
+    """(neurons,) squared error of what samples add together, by that of their sensitivities."""
+    c = peeled.sensitivities
+    off = (c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]
+    return off.square().sum(0)
+
+
+def _errors(
+    peeled: SampleBlock, sent: Sent, fit: Fit, better: Tensor, loose: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(neurons,) errors of the residual bias, and of its rows, without fitted samples.
+
+    Args:
+        peeled: the samples.
+        sent: the update as it was sent.
+        fit: the joint fit.
+        better: (n,) who comes from it.
+        loose: (n,) whose sensitivities got a factor from it.
+    """
+    c = peeled.sensitivities
     # What explained neurons are off by measures the errors of all of them.
     unit = min(1.0, LIMITS.residual_slack * fit.unit)
     factor = LIMITS.residual_slack * fit.error_of(torch.where(loose[:, None], c, 0.0))
-    bias_error = (unit**2 * (sent.bias_error.square() + off) + kink + factor.square()).sqrt()
+    bias_square = unit**2 * (sent.bias_error.square() + _spread(peeled))
+    bias_square += peeled.kink.square().sum(0) + factor.square()
     alone = (c * torch.where(better, 0.0, peeled.sample_error)[:, None]).square().sum(0)
     joint = LIMITS.residual_slack * fit.error_of(torch.where(better[:, None], c, 0.0))
-    row_error = (bias_error.square() + alone + joint.square()).sqrt()
-    stands_out = c.abs() > LIMITS.stands_out * row_error
-    confirmations = (stands_out & fit.surplus).sum(1)
-    peeled = replace(
-        peeled,
-        activations=z.relu() * (c != 0),
-        sensitivities=c,
-        sensitivity_error=torch.where(
-            loose, torch.maximum(peeled.sensitivity_error, error), peeled.sensitivity_error
-        ),
-    )
-    return Refined(peeled, better, confirmations, fit, bias_error, row_error)
+    return bias_square.sqrt(), (bias_square + alone + joint.square()).sqrt()
 
 
 def _sense(
