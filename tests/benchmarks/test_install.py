@@ -53,6 +53,7 @@ def test_the_environment_has_a_home_of_its_own(
 ) -> None:
     monkeypatch.setenv("GRADPEEL_DATA", "/data")
     monkeypatch.setenv("PIP_CONSTRAINT", "/other.txt")
+    monkeypatch.delenv("PIP_CACHE_DIR", raising=False)
     seen = install._environment(tmp_path, constraint=None, cache=False)
     assert seen["HOME"] == str(tmp_path)
     assert "GRADPEEL_DATA" not in seen
