@@ -165,11 +165,15 @@ def certify_by_tail(
     sound = explained & (found.mismatch <= LIMITS.loosest) & (error <= LIMITS.exact)
     # What weighs as much as several samples is copies of one only if they cannot lie apart.
     several = sound & (simulated.counts.sum(1) > 1)
-    few = candidates.pick(several)
-    apart = radius_of_groups(
-        few, residual, backward, structure, counts=simulated.counts[several]
-    ).each
-    radius = torch.zeros_like(error).masked_scatter(several, apart)
+    radius = torch.zeros_like(error)
+    if bool(several.any()):
+        radius[several] = radius_of_groups(
+            candidates.pick(several),
+            residual,
+            backward,
+            structure,
+            counts=simulated.counts[several],
+        ).each
     alone = radius <= min(LIMITS.copies, LIMITS.apart * between)
     chance, equations, helped = _ask_structure(structure, c, sound, tried, found)
     proven = chance <= LIMITS.chance
