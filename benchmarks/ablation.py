@@ -63,7 +63,6 @@ def _without_kinks() -> ExitStack:
 
 LEFT_OUT: dict[str, Callable[[], ExitStack]] = {
     "nothing": ExitStack,
-    "lenient": partial(_skip, Stage.LENIENT),
     "measured": partial(_skip, Stage.MEASURED),
     "trial": _without_trials,
     "kinks": _without_kinks,

@@ -71,9 +71,10 @@ def test_those_who_are_not_recovered_do_not_spoil_the_others(scale: float) -> No
 def test_what_follows_from_a_sample_speaks_for_it() -> None:
     recovery = surest(0, 15.0, 40).recovery
     tried = [stage is Stage.SPECULATIVE for stage in recovery.stages]
-    assert sum(tried) >= 3
+    followed = [Evidence.FOLLOWERS in kinds for kinds in recovery.evidence]
+    assert sum(followed) >= 3
     # Nobody is reported on trial: what was missing then has followed.
-    assert [Evidence.FOLLOWERS in kinds for kinds in recovery.evidence] == tried
+    assert all(trial for trial, more in zip(tried, followed, strict=True) if more)
     assert bool((recovery.scores >= 9).all())
     assert "what follows from it" in recovery.kinds
 
@@ -101,16 +102,10 @@ def test_nobody_is_reported_on_trial() -> None:
         assert -1 not in truths_of(recovery.samples, true, within=0.05)
 
 
-@pytest.mark.parametrize(
-    ("seed", "batch", "features", "neurons", "stage"),
-    [(3, 30, 60, 250, Stage.MEASURED), (3, 30, 60, 250, Stage.LENIENT)],
-)
-def test_harder_looks_find_more(
-    seed: int, batch: int, features: int, neurons: int, stage: Stage
-) -> None:
-    dtype = torch.float64 if stage is Stage.LENIENT else torch.float32
-    found = surest(seed, 30.0, batch, features=features, neurons=neurons, dtype=dtype)
-    assert stage in found.recovery.stages
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_harder_looks_find_more(dtype: torch.dtype) -> None:
+    found = surest(3, 30.0, 30, features=60, neurons=250, dtype=dtype)
+    assert Stage.MEASURED in found.recovery.stages
     assert found.score.recovered >= 26
     assert found.score.false_certificates == found.score.repeats == 0
 

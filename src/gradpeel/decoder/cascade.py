@@ -162,7 +162,6 @@ class Peeling:
         )
         self._ambiguous: set[int] = set()
         self._vague = False
-        self._lenient: Look | None = None
 
     @property
     def tried(self) -> int:
@@ -207,18 +206,8 @@ class Peeling:
 
     def _look(self, touched: Tensor, stage: Stage) -> Look:
         """Look at the candidates of some neurons, as hard as the stage says."""
-        # Harder looks follow a lenient one, and nothing has changed since.
-        before = self._lenient if stage > Stage.LENIENT else None
-        if before is not None and stage is Stage.SPECULATIVE:
-            return before
-        readings = (
-            find(self._state.residual, touched, self._direction)
-            if before is None
-            else before.readings
-        )
-        look = self._seen(readings, self._judge.judge(readings, self._state.residual, stage))
-        self._lenient = look if stage is Stage.LENIENT else before
-        return look
+        readings = find(self._state.residual, touched, self._direction)
+        return self._seen(readings, self._judge.judge(readings, self._state.residual, stage))
 
     def _seen(self, readings: Readings, said: tuple[Candidates, Verdicts]) -> Look:
         """Remember what a look has shown beyond samples."""

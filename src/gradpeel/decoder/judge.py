@@ -165,7 +165,7 @@ class Judge:
         """How much of another sample may be left in one that the structure certifies."""
         if stage is Stage.STRICT:
             return 0.0
-        if stage is Stage.LENIENT or self.backward is not None:
+        if self.backward is not None:
             return min(math.sqrt(residual.grain), LIMITS.most_trace)
         return LIMITS.most_trace
 

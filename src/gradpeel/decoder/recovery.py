@@ -19,12 +19,10 @@ class Stage(IntEnum):
 
     STRICT = 0
     """Every mismatch is explained by the tracked error."""
-    LENIENT = 1
-    """A trace of a sample with next to no gradient may be left in it."""
-    MEASURED = 2
+    MEASURED = 1
     """Its gradient may be that of several copies, or anything: what counts is the structure."""
-    SPECULATIVE = 3
-    """Little speaks for it yet."""
+    SPECULATIVE = 2
+    """A trace of one with next to no gradient may be left in it, or little speaks for it yet."""
 
 
 @dataclass(frozen=True)
