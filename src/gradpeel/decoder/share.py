@@ -187,7 +187,8 @@ def _whole_times(heavy: float, unit: Share) -> int:
     """How many times a unit a weight is; 0 where that is no whole number."""
     times = heavy / unit.value
     whole = round(times)
-    return whole if abs(times - whole) <= LIMITS.whole_weight * times else 0
+    within = max(LIMITS.whole_weight, LIMITS.holds * unit.error)
+    return whole if abs(times - whole) <= within * times else 0
 
 
 def _is_faint(
