@@ -82,7 +82,7 @@ class Limits:
     asked_if_faint: int = 8
     """So many voters show how large the gradient of a sample can be."""
     whole_weight: float = 0.001
-    """How far from a whole number of copies a weight may be, relative, if its error is less."""
+    """How far from a whole number of copies a weight may be, relative."""
     clusters: int = 8
     """So many shares, those with the most voters, are looked at."""
     clear_voter: float = 4.0

@@ -165,7 +165,7 @@ def _unit(
     most = max([*anchored, *several], key=lambda near: float(votes.share[near].sum()), default=None)
     if most is None:
         return None
-    heavy = float(votes.share[most].median())
+    heavy = _share(votes, most, proven=False).value
     shares = [_share(votes, near, proven=True) for near in anchored]
     stated = [hint is not None and share.agrees_with(hint) for share in shares]
     units = []
@@ -187,8 +187,7 @@ def _whole_times(heavy: float, unit: Share) -> int:
     """How many times a unit a weight is; 0 where that is no whole number."""
     times = heavy / unit.value
     whole = round(times)
-    within = max(LIMITS.whole_weight, LIMITS.holds * unit.error)
-    return whole if abs(times - whole) <= within * times else 0
+    return whole if abs(times - whole) <= LIMITS.whole_weight * times else 0
 
 
 def _is_faint(
@@ -232,9 +231,9 @@ def _clusters(votes: _Votes) -> list[Tensor]:
     share, error = votes.share, votes.error
     left = torch.ones_like(share, dtype=torch.bool)
     found = []
-    for i in share.argsort().tolist():
+    for i in error.argsort(stable=True).tolist():  # a vague one agrees with anybody
         if bool(left[i]):
-            near = left & ((share / share[i] - 1).abs() <= LIMITS.slack * (error + error[i]))
+            near = left & ((share / share[i] - 1).abs() <= LIMITS.nothing * (error + error[i]))
             found.append(near)
             left &= ~near
     return sorted(found, key=lambda near: -int(near.sum()))[: LIMITS.clusters]
