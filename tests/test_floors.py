@@ -139,7 +139,7 @@ FLOAT32 = {"digits": 0.8, "photos": 0.8, "breast_cancer": 0.0}
 @pytest.mark.parametrize("dataset", EMBEDDED)
 @pytest.mark.parametrize("method", ["Passive", "SD-Ind", "TW-Ind"])
 def test_a_float32_client_is_attacked_as_soundly(dataset: str, method: str) -> None:
-    rows = [measured(dataset, method, seed, torch.float32) for seed in SEEDS]
+    rows = [measured(dataset, method, seed, torch.float32) for seed in SEEDS[:2]]
     for row in rows:
         assert_sound(row)
     reachable = sum(row.reachable for row in rows)

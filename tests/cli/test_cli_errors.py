@@ -246,7 +246,7 @@ def test_a_place_that_cannot_be_written_is_told() -> None:
 
 @pytest.mark.slow
 def test_the_real_entry_point(files: Path) -> None:
-    """A good command and two bad ones, each in a process of its own."""
+    """A good command and a bad one, each in a process of its own."""
 
     def process(command: str) -> subprocess.CompletedProcess[str]:
         source = Path(gradpeel.__file__).parents[1]
@@ -259,12 +259,12 @@ def test_the_real_entry_point(files: Path) -> None:
         )
 
     before = listing(files)
-    for command in (f"{AUDIT} --batch-size 0", PEEL.replace("update.s", "nan.s")):
-        (message,) = [message for known, message in TABLE if known == command]
-        refused = process(command)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr.startswith(f"error: {message}")
-        assert refused.stderr.count("\n") == 1
+    command = PEEL.replace("update.s", "nan.s")
+    (message,) = [message for known, message in TABLE if known == command]
+    refused = process(command)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"error: {message}")
+    assert refused.stderr.count("\n") == 1
     assert listing(files) == before
 
     done = process(PEEL)
