@@ -63,7 +63,8 @@ class Share:
     def batch_size(self) -> int | None:
         """The batch size of a mean with this weight; None where that is no whole number."""
         size = round(1.0 / self.value)
-        near = abs(1.0 / self.value - size) <= min(LIMITS.slack * self.error * size, 0.05)
+        off = LIMITS.slack * LIMITS.rounding * self.error * size
+        near = abs(1.0 / self.value - size) <= min(off, 0.05)
         return size if near and 1 <= size <= LIMITS.largest_batch else None
 
 
