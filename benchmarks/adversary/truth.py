@@ -201,6 +201,7 @@ def compare(claims: Claims, truth: Truth, yardstick: Yardstick) -> Verdict:
 
     Samples that have come in from other batches are true, and nothing more is asked about them.
     """
+    covered = yardstick.distances(claims.samples, truth.x) <= FALSE
     if truth.others is not None:
         foreign = (yardstick.distances(claims.samples, truth.others) <= FALSE).any(1)
         claims = claims.without(foreign)
@@ -226,7 +227,7 @@ def compare(claims: Claims, truth: Truth, yardstick: Yardstick) -> Verdict:
         wrong_copies=int(wrong_copies.sum()),
         repeats=_repeats(in_reach, stated.clamp(max=reachable)),
         beyond=max(0, int(claims.copies.clamp(min=1).sum()) - batch),
-        wrong_complete=int(claims.complete and not _covers(in_reach, truth)),
+        wrong_complete=int(claims.complete and not _covers(covered, truth)),
         wrong_size=int(not _fits(claims.batch_size, truth)),
         recovered=int((apart <= RIGHT).any(0).sum()) if count else 0,
         worst=float(nearest.amax()) if count else 0.0,

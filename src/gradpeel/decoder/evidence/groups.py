@@ -98,17 +98,22 @@ class _Line:
         hinges: (n, neurons) where the structure tells members apart, in order; infinite where it
             does not.
         needed: so many hinges exclude that none of them lies between two members.
+        size: (n,) the unit of length on it.
     """
 
     apart: Tensor
     bend: _Bend
     hinges: Tensor
     needed: int
+    size: Tensor
 
     def if_all(self, agreement: float) -> Tensor:
         """(n,) the same, if every one of these is a group, see `Radius.if_all`."""
         shared = self.hinges.flatten().sort().values[self.needed - 1 :][:1].tolist()
-        return self.apart.clamp(max=min([math.inf, *self.bend.if_all(agreement), *shared]))
+        apart = self.apart.clamp(max=min([math.inf, *self.bend.if_all(agreement), *shared]))
+        # A dark picture and a brighter copy of it are near each other; others by the same factor
+        # are not.
+        return apart * (self.size.median() / self.size.clamp(min=_TINY)).clamp(min=1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +195,7 @@ def radius_of_groups(
         hinges = torch.where(size > 0, hinges.sort(dim=1).values.T * size, 0.0).T
         bend = _by_curvature(candidates, residual, backward, counts, line).scaled(size)
         last = hinges[:, min(needed, z.shape[1]) - 1]
-        found.append(_Line(torch.minimum(bend.apart, last), bend, hinges, needed))
+        found.append(_Line(torch.minimum(bend.apart, last), bend, hinges, needed, size))
     return Radius(tuple(found))
 
 
