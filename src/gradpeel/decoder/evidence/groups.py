@@ -113,7 +113,8 @@ class _Line:
         apart = self.apart.clamp(max=min([math.inf, *self.bend.if_all(agreement), *shared]))
         # A dark picture and a brighter copy of it are near each other; others by the same factor
         # are not.
-        return apart * (self.size.median() / self.size.clamp(min=_TINY)).clamp(min=1.0)
+        shorter = torch.where(self.size > 0, self.size.median() / self.size, 1.0)
+        return apart * shorter.clamp(min=1.0)
 
 
 @dataclass(frozen=True, eq=False)
