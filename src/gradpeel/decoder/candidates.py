@@ -17,7 +17,7 @@ from torch import Tensor
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual, rms
 
-__all__ = ["Candidates", "Readings", "find", "gather"]
+__all__ = ["Candidates", "Readings", "find"]
 
 _PASSES = 8
 """Groups found among rows that lie next to each other along the direction; others stay unmerged."""
@@ -80,11 +80,6 @@ class Candidates(Readings):
         ends = torch.bincount(row, minlength=len(self)).cumsum(0).tolist()
         starts, neurons = [0, *ends], column.tolist()
         return [tuple(neurons[starts[i] : ends[i]]) for i in chosen.tolist()]
-
-
-def gather(residual: Residual, among: Tensor, direction: Tensor) -> Candidates:
-    """Find the candidates of the neurons in the mask `among`, and form them all; see `find`."""
-    return find(residual, among, direction).form(residual)
 
 
 def find(residual: Residual, among: Tensor, direction: Tensor) -> Readings:

@@ -35,9 +35,9 @@ Assumptions. Some sample that was read stands in the batch once. Two samples dif
 the layer can see: a difference orthogonal to all its weights leaves no trace in any update. Where
 the tail is unknown, no two samples fire exactly the same neurons.
 
-When a cascade has stalled the loop asks once more, not strictly: then mismatches up to half the
-digits of the update are accepted too, as a trace of a sample with next to no gradient; all else
-holds. At the very end one candidate at a time may be subtracted on trial whose evidence falls
+When a cascade has stalled the last look is not strict: then mismatches up to half the digits of
+the update are accepted too, as a trace of a sample with next to no gradient; all else holds. If
+that finds nobody, one candidate at a time may be subtracted on trial whose evidence falls
 short of `chance` but not of `speculative`: it stays only if what follows from it makes up for that
 (see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds four guarantees: no sample is
 accepted twice, none outside a declared data range, none whose numbers are not those it was
