@@ -51,17 +51,20 @@ def digits() -> tuple[Tensor, Tensor]:
     return torch.tensor(data.x_train).float().flatten(1), torch.tensor(data.y_train)
 
 
-def test_sixty_four_digits_of_one_class(digits: tuple[Tensor, Tensor]) -> None:
+@pytest.mark.parametrize(("size", "floor"), [(40, 0.97), (64, 0.55)])
+def test_digits_of_one_class(size: int, floor: float, digits: tuple[Tensor, Tensor]) -> None:
+    """With as many samples as pixels the structure says nothing, and less can be proven."""
     x, y = digits
-    found = 0
+    found = bound = 0
     for label in range(10):
-        some = (y == label).nonzero()[:64, 0]
-        recovery = check(round_of(default_model(64, 300, 10), x[some], y[some]))
+        some = (y == label).nonzero()[:size, 0]
+        round_ = round_of(default_model(64, 300, 10), x[some], y[some])
+        recovery = check(round_)
         assert bool((recovery.labels == label).all())
         assert bool((recovery.multiplicities == 1).all())
         found += len(recovery)
-    # Peeling reaches 166 of all 640.
-    assert found >= 120
+        bound += int(gp.exposure(round_.model, round_.x).reached.sum())
+    assert floor * bound <= found <= bound
 
 
 @pytest.mark.slow
@@ -143,8 +146,12 @@ def small_change(kind: str) -> Tensor:
     return 0.05 * torch.linspace(-1, 1, 64).roll(7).sin()
 
 
-@pytest.mark.xfail(strict=True, reason="the certificate assumes that somebody stands there once")
-@pytest.mark.parametrize("kind", ["one wave", "offset"])
+ASSUMED = pytest.mark.xfail(
+    strict=True, reason="the certificate assumes that somebody stands there once"
+)
+
+
+@pytest.mark.parametrize("kind", ["one wave", pytest.param("offset", marks=ASSUMED)])
 def test_everybody_in_pairs_that_differ_a_little(kind: str, digits: tuple[Tensor, Tensor]) -> None:
     """One pair that hardly differs is taken for one sample, and so are all others that weigh the
     same: docs/sharp-edges.md."""

@@ -97,6 +97,9 @@ class Limits:
     """Distance at which the curvature is measured, relative to the size of a sample."""
     compared: int = 64
     """Candidates that show how far samples are apart."""
+    other_lines: float = 3.0
+    """How much farther members may be apart on another line than on those that were tried, unless
+    the structure of the update confirms that they are one."""
     least_bend: float = 1e-10
     """What a simulation bends by less than this is its own rounding."""
     fewest_agreeing: int = 3
@@ -115,6 +118,8 @@ class Limits:
     """A fall between singular values this deep is the edge between samples and noise."""
     outside: float = 0.01
     """Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
+    outside_errors: float = 16.0
+    """How many times its tracked error a sample's distance from the space may be."""
     alien_bias: float = 0.1
     """Distance from the space at which the bias gradient is that of something else."""
     gram_shift: float = 256.0

@@ -5,12 +5,14 @@ alike, whose mean this is. Where the tail is linear no update tells the two apar
 so up to a *radius*: the largest distance of members from their mean that leaves the update as it
 is, within its error. Two things bound it:
 
+- Structure. Members that lie on either side of a neuron's hinge do not fire alike, and then the
+  mean's sensitivities do not lie in the column space of the update. Where they do, no group reaches
+  farther than the nearest few neurons whose side the update can tell.
 - Curvature. Members at a distance d on both sides of the mean change the next layer's gradient and
   the bias, after the weight has been fitted to them, by the tail's curvature times d^2. That is
-  simulated, and compared with how well the equations hold.
-- Structure. Members that lie on either side of a neuron's hinge do not fire alike, and then the
-  mean's sensitivities do not lie in the column space of the update. So no group reaches farther
-  than the nearest few neurons whose side the update can tell.
+  simulated on a few lines, and compared with how well the equations hold. Members may lie on
+  another line, where the tail is straighter, so the bound is looser unless the structure confirms
+  the candidate.
 
 Assumptions, which the radius rests on: members lie on a line through their mean, one of a few that
 are tried (two exposures of one picture, by a factor, for which without biases no neuron sees the
@@ -67,6 +69,10 @@ class _Bend:
             torch.where(known, self.weight / size**2, 0.0),
         )
 
+    def pick(self, mask: Tensor) -> _Bend:
+        """What it says of some of the groups."""
+        return _Bend(self.apart[mask], self.square[mask], self.sharp[mask], self.weight[mask])
+
     def if_all(self, agreement: float) -> list[float]:
         """How far members may be from the mean if every one of these is a group.
 
@@ -107,10 +113,12 @@ class _Line:
     needed: int
     size: Tensor
 
-    def if_all(self, agreement: float) -> Tensor:
+    def if_all(self, agreement: float, confirmed: Tensor) -> Tensor:
         """(n,) the same, if every one of these is a group, see `Radius.if_all`."""
         shared = self.hinges.flatten().sort().values[self.needed - 1 :][:1].tolist()
-        apart = self.apart.clamp(max=min([math.inf, *self.bend.if_all(agreement), *shared]))
+        sure = min([math.inf, *self.bend.pick(confirmed).if_all(agreement), *shared])
+        together = LIMITS.other_lines * min([math.inf, *self.bend.if_all(agreement)])
+        apart = torch.minimum(self.apart, torch.where(confirmed, min(sure, together), together))
         # A dark picture and a brighter copy of it are near each other; others by the same factor
         # are not.
         shorter = torch.where(self.size > 0, self.size.median() / self.size, 1.0)
@@ -123,9 +131,11 @@ class Radius:
 
     Attributes:
         lines: what each of several lines says.
+        confirmed: (n,) mask of candidates that lie in the column space of the update.
     """
 
     lines: tuple[_Line, ...]
+    confirmed: Tensor
 
     @property
     def each(self) -> Tensor:
@@ -142,7 +152,8 @@ class Radius:
         Args:
             agreement: largest relative difference between what they weigh.
         """
-        return float(torch.stack([line.if_all(agreement) for line in self.lines]).amax(0).min())
+        apart = [line.if_all(agreement, self.confirmed) for line in self.lines]
+        return float(torch.stack(apart).amax(0).min())
 
 
 def distance_between(readings: Readings, residual: Residual) -> float:
@@ -184,11 +195,13 @@ def radius_of_groups(
     """
     z = candidates.pre_activations
     shows = torch.zeros_like(z, dtype=torch.bool)
+    confirmed = torch.zeros_like(candidates.error, dtype=torch.bool)
     if structure is not None:
-        fires = z > 0
-        c = backward.simulate(z * fires, counts).c
-        near = structure.contains(c * fires, candidates, residual)
-        shows = structure.shows(c, fires) & near[:, None]
+        simulated = backward.simulate(z.relu(), counts)
+        error, resolution = candidates.error + residual.resolution, residual.resolution
+        off = backward.error(simulated, error, resolution)
+        confirmed, shows = structure.confirm(simulated.c, off, candidates, residual)
+    looser = torch.where(confirmed, 1.0, LIMITS.other_lines)
     found = []
     for line, needed in _lines(residual, backward, z):
         size = rms(line) / residual.spread
@@ -196,8 +209,9 @@ def radius_of_groups(
         hinges = torch.where(size > 0, hinges.sort(dim=1).values.T * size, 0.0).T
         bend = _by_curvature(candidates, residual, backward, counts, line).scaled(size)
         last = hinges[:, min(needed, z.shape[1]) - 1]
-        found.append(_Line(torch.minimum(bend.apart, last), bend, hinges, needed, size))
-    return Radius(tuple(found))
+        apart = torch.minimum(looser * bend.apart, last)
+        found.append(_Line(apart, bend, hinges, needed, size))
+    return Radius(tuple(found), confirmed)
 
 
 def _lines(residual: Residual, backward: Backward, z: Tensor) -> list[tuple[Tensor, int]]:

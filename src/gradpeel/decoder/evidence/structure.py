@@ -88,32 +88,35 @@ class Structure:
         tiny = torch.finfo(c.dtype).tiny
         return outside.norm(dim=1) / expected.clamp(min=tiny), equations
 
-    def contains(self, c: Tensor, candidates: Candidates, residual: Residual) -> Tensor:
-        """(n,) mask of candidates whose sensitivities lie in the space, where it tells.
+    def confirm(
+        self, c: Tensor, off: Tensor, candidates: Candidates, residual: Residual
+    ) -> tuple[Tensor, Tensor]:
+        """Tell whose sensitivities lie in the space, as far as errors allow, and what that shows.
 
         Neurons at a candidate's kink are left out: nobody knows whether it fires there.
 
         Args:
-            c: (n, neurons) sensitivities.
+            c: (n, neurons) sensitivities, also where a candidate does not fire.
+            off: (n,) their relative error.
             candidates: whose they are.
             residual: the residual they were read from.
+
+        Returns:
+            (n,) mask of candidates that lie in the space, and (n, neurons) mask of neurons at which
+            half of a sensitivity more or less would put them outside.
         """
         z = candidates.pre_activations
+        fires = z > 0
         doubt = z.abs() <= LIMITS.kink * candidates.error[:, None] * residual.spread
-        distance, equations = self.distance(c * ~doubt)
-        return (equations >= LIMITS.fewest_equations) & (distance <= LIMITS.outside)
-
-    def shows(self, c: Tensor, fires: Tensor) -> Tensor:
-        """(n, neurons) at which neurons half of a sensitivity more or less would leave the space.
-
-        Args:
-            c: (n, neurons) sensitivities, also where a candidate does not fire.
-            fires: (n, neurons) where it does.
-        """
+        distance, equations = self.distance(c * (fires & ~doubt))
+        allowed = LIMITS.outside_errors * (off + candidates.error + residual.resolution)
+        allowed = allowed.clamp(max=LIMITS.outside)
+        inside = (equations >= LIMITS.fewest_equations) & (distance <= allowed)
         weight = torch.where(self._live, self._sent.row_error, torch.inf)
         part = (c / weight).square() * self.free
-        whole = (part * fires).sum(1, keepdim=True)
-        return (0.25 * part > (2 * LIMITS.outside) ** 2 * whole) & (part > 0)
+        whole = (part * fires).sum(1)
+        shows = (0.25 * part > ((2 * allowed).square() * whole)[:, None]) & (part > 0)
+        return inside, shows & inside[:, None]
 
     def chance(self, distance: Tensor, equations: Tensor) -> Tensor:
         """(n,) how likely a mixture's sensitivities would lie as close to the space.
