@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from benchmarks.adversary.families import FAMILIES, plan
 from benchmarks.adversary.measuring import Row, measure
-from benchmarks.adversary.summary import TITLES, faults, findings, markdown, tabulate
+from benchmarks.adversary.summary import TITLES, faults, findings, markdown, tabulate, tally
 from benchmarks.cells import run
 from gradpeel.datasets import EMBEDDED
 from gradpeel.datasets.standard import STANDARD
@@ -50,7 +50,9 @@ def available(data_dir: Path | None) -> tuple[str, ...]:
 
 def show(rows: list[Row], console: Console) -> None:
     """Print the table and the findings."""
-    table = Table(*TITLES)
+    table = Table(
+        *(Column(title, justify="right" if at else "left") for at, title in enumerate(TITLES))
+    )
     for line in tabulate(rows):
         table.add_row(*line)
     console.print(table)
@@ -73,8 +75,8 @@ def main() -> None:
     seeds = 0.0 if given.quick else given.seeds
     cells = plan(chosen(given.family), available(given.data_dir), seeds=seeds, small=given.quick)
     one = partial(measure, data_dir=given.data_dir)
-    rows = run(cells, one, given.out, Row, workers=given.workers)
-    show(rows, Console() if sys.stdout.isatty() else Console(width=230))
+    rows = run(cells, one, given.out, Row, workers=given.workers, tally=tally)
+    show(rows, Console() if sys.stdout.isatty() else Console(width=160))
     if given.markdown is not None:
         given.markdown.write_text(markdown(rows), encoding="utf-8")
     sys.exit(1 if any(faults(rows).values()) else 0)
