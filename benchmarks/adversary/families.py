@@ -407,8 +407,9 @@ ONCE_WRONG = (
     Cell("trained", "5 epochs, brightness", "cifar10", "float32", 400, 96, 5),
     Cell("crowded", "1 F", "photos", "float32", 128, 128, 5),
     Cell("copies", "2 copies, drawn labels", "svhn", "float64", 600, 96, 3),
+    Cell("low-rank tails", "rank 1, brightness", "photos", "float32", 600, 96, 2),
 )
-"""Rounds in which something was claimed that is not true; a full plan always holds them."""
+"""Rounds in which something was claimed that is not true; every plan but a quick one has them."""
 
 
 def plan(

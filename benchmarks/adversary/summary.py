@@ -105,7 +105,7 @@ def findings(rows: list[Row]) -> Iterator[str]:
     yield from (f"{row.cell}: {row.wrong}" for row in some if row.wrong)
     uncounted = sum(bool(row.wrong) for row in rows) - sum(bool(row.wrong) for row in some)
     if uncounted:
-        yield f"not counted, since nobody can decide them: {uncounted:,} more rounds with a fault"
+        yield f"rounds with a fault that nobody can decide, not counted: {uncounted:,}"
 
 
 def _recall(rows: list[Row]) -> Iterator[str]:

@@ -573,7 +573,7 @@ def test_what_nobody_can_decide_is_shown_and_not_counted() -> None:
     ]
     words = list(findings([row, unclear]))
     assert f"certificates: {row.certified:,}" in words
-    assert words[-1] == "not counted, since nobody can decide them: 1 more rounds with a fault"
+    assert words[-1] == "rounds with a fault that nobody can decide, not counted: 1"
     assert "Nothing that was claimed is wrong." in markdown([row, unclear])
     assert "Faults in all: 1." in markdown([replace(row, false=1), unclear])
 
