@@ -3,10 +3,11 @@
     python -m benchmarks.adversary --data-dir DIR --out adversary.csv --markdown adversary-table.md
 
 Without `--data-dir` the embedded data sets are used alone; DIR may hold `<name>.npz` files of the
-standard ones with x_train, y_train, x_test, y_test. `--quick` decodes one small round per case in
-about two minutes. Rows are appended as they come, so an interrupted run resumes where it stopped;
-delete the file to start over, and give every version of the code its own. The exit status is 1 if
-anything that the decoder claimed is not true.
+standard ones with x_train, y_train, x_test, y_test. With all of them a full run takes about 50 CPU
+minutes, one thread per worker. `--quick` decodes one small round per case in about two minutes.
+Rows are appended as they come, so an interrupted run resumes where it stopped; delete the file to
+start over, and give every version of the code its own. The exit status is 1 if anything that the
+decoder claimed is not true.
 """
 
 from __future__ import annotations
