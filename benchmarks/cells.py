@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import multiprocessing
+import os
 import sys
+import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, fields
@@ -16,11 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-import torch
 from rich.console import Console
-from rich.progress import track
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gradpeel.datasets import Dataset, load
+from gradpeel.sweeps.engines import use_one_thread
 
 __all__ = ["Row", "load_cached", "markdown_table", "run"]
 
@@ -38,6 +40,13 @@ class Row(Protocol):
 CellT = TypeVar("CellT", bound=Hashable)
 RowT = TypeVar("RowT", bound=Row)
 
+OFTEN = 100
+"""The tally is renewed after so many rows."""
+
+
+def _no_tally(_: Sequence[Row]) -> str:
+    return ""
+
 
 def run(
     cells: Iterable[CellT],
@@ -47,6 +56,7 @@ def run(
     *,
     workers: int,
     fresh: bool = False,
+    tally: Callable[[list[RowT]], str] = _no_tally,
 ) -> list[RowT]:
     """Measure the cells that `out` does not hold yet, appending each; returns all of them.
 
@@ -58,6 +68,7 @@ def run(
         kind: the class of its rows.
         workers: number of processes.
         fresh: give every cell a process of its own.
+        tally: what to report of the rows so far, in a few words.
     """
     wanted = list(dict.fromkeys(cells))
     _mend(out)
@@ -65,37 +76,67 @@ def run(
     todo = [cell for cell in wanted if cell not in done]
     if not todo:
         return [done[cell] for cell in wanted]
-    # One thread a worker: cells are the parallelism. A forked worker would inherit torch's pool.
+    # A forked worker would inherit torch's pool of threads.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
         workers,
         context,
-        torch.set_num_threads,
-        (1,),
+        _start_worker,
         max_tasks_per_child=1 if fresh else None,
     ) as pool:
         futures = [pool.submit(measure, cell) for cell in todo]
-        console = Console(stderr=True)
+        rows = [done[cell] for cell in wanted if cell in done]
         try:
-            for count, future in enumerate(
-                track(
-                    as_completed(futures),
-                    "cells",
-                    total=len(futures),
-                    console=console,
-                    disable=not console.is_terminal,
-                ),
-                start=len(wanted) - len(todo) + 1,
-            ):
-                row = future.result()
-                done[row.cell] = row
-                _append(out, row)
-                if not console.is_terminal:
-                    print(f"{count}/{len(wanted)} {row}", file=sys.stderr)
+            with _progress() as progress:
+                bar = progress.add_task(tally(rows), total=len(wanted), completed=len(rows))
+                for future in as_completed(futures):
+                    row = future.result()
+                    rows.append(row)
+                    done[row.cell] = row
+                    _append(out, row)
+                    count = len(rows)
+                    progress.advance(bar)
+                    if progress.disable:
+                        print(f"{count}/{len(wanted)} {row}", file=sys.stderr)
+                    if count % OFTEN == 0 and (words := tally(rows)):
+                        progress.update(bar, description=words)
+                        if progress.disable:
+                            print(f"{count}/{len(wanted)} so far: {words}", file=sys.stderr)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             sys.exit(f"interrupted; {out} holds what is done")
+        except BaseException:
+            # Leaving the block would first measure all other cells, and lose them.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return [done[cell] for cell in wanted]
+
+
+def _progress() -> Progress:
+    """A bar on a terminal; nothing where the lines go to a file."""
+    console = Console(stderr=True)
+    return Progress(
+        MofNCompleteColumn(),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def _start_worker() -> None:
+    """Use one thread, since cells are the parallelism, and end with the process that started it."""
+    use_one_thread()
+    # A worker whose parent was killed would wait for its next cell for ever.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _mend(out: Path) -> None:

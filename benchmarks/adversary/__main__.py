@@ -3,10 +3,11 @@
     python -m benchmarks.adversary --data-dir DIR --out adversary.csv --markdown adversary-table.md
 
 Without `--data-dir` the embedded data sets are used alone; DIR may hold `<name>.npz` files of the
-standard ones with x_train, y_train, x_test, y_test. `--quick` decodes one small round per case in
-about two minutes. Rows are appended as they come, so an interrupted run resumes where it stopped;
-delete the file to start over, and give every version of the code its own. The exit status is 1 if
-anything that the decoder claimed is not true.
+standard ones with x_train, y_train, x_test, y_test. With all of them a full run takes about 50 CPU
+minutes, one thread per worker. `--quick` decodes one small round per case in about two minutes.
+Rows are appended as they come, so an interrupted run resumes where it stopped; delete the file to
+start over, and give every version of the code its own. The exit status is 1 if anything that the
+decoder claimed is not true.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from benchmarks.adversary.families import FAMILIES, plan
 from benchmarks.adversary.measuring import Row, measure
-from benchmarks.adversary.summary import TITLES, faults, findings, markdown, tabulate
+from benchmarks.adversary.summary import TITLES, faults, findings, markdown, tabulate, tally
 from benchmarks.cells import run
 from gradpeel.datasets import EMBEDDED
 from gradpeel.datasets.standard import STANDARD
@@ -50,7 +51,9 @@ def available(data_dir: Path | None) -> tuple[str, ...]:
 
 def show(rows: list[Row], console: Console) -> None:
     """Print the table and the findings."""
-    table = Table(*TITLES)
+    table = Table(
+        *(Column(title, justify="right" if at else "left") for at, title in enumerate(TITLES))
+    )
     for line in tabulate(rows):
         table.add_row(*line)
     console.print(table)
@@ -73,8 +76,8 @@ def main() -> None:
     seeds = 0.0 if given.quick else given.seeds
     cells = plan(chosen(given.family), available(given.data_dir), seeds=seeds, small=given.quick)
     one = partial(measure, data_dir=given.data_dir)
-    rows = run(cells, one, given.out, Row, workers=given.workers)
-    show(rows, Console() if sys.stdout.isatty() else Console(width=230))
+    rows = run(cells, one, given.out, Row, workers=given.workers, tally=tally)
+    show(rows, Console() if sys.stdout.isatty() else Console(width=160))
     if given.markdown is not None:
         given.markdown.write_text(markdown(rows), encoding="utf-8")
     sys.exit(1 if any(faults(rows).values()) else 0)

@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.adversary.scenes import Scene, Setting, plain, take
-from benchmarks.adversary.truth import Yardstick
 
 __all__ = [
     "affine",
@@ -229,7 +228,7 @@ def cloud(setting: Setting, *, radius: float, one_label: bool = True) -> Scene:
     """The whole batch around one sample, at a share of the typical distance."""
     centre = setting.source.x[take(setting, count=1)]
     noise = _like(setting, setting.rng.normal(size=(setting.batch_size, centre.shape[1])))
-    typical = Yardstick.of(setting.source.x, columns=setting.source.columns).typical
+    typical = setting.source.yardstick.typical
     x = centre + noise / noise.norm(dim=1, keepdim=True) * radius * typical
     return _with_labels(setting, x, one_label=one_label)
 
@@ -251,7 +250,7 @@ def near_duplicates(setting: Setting, *, apart: float, share: float) -> Scene:
     scene = plain(setting, take(setting, count=max(setting.batch_size - wanted, wanted)))
     x = scene.x[:wanted]
     step = _like(setting, setting.rng.normal(size=tuple(x.shape)))
-    typical = Yardstick.of(setting.source.x, columns=setting.source.columns).typical
+    typical = setting.source.yardstick.typical
     moved = x + step / step.norm(dim=1, keepdim=True) * apart * typical
     return scene.with_batch(torch.cat([scene.x, moved]), torch.cat([scene.y, scene.y[:wanted]]))
 

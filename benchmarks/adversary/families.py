@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,8 +21,9 @@ __all__ = ["FAMILIES", "Cell", "Family", "plan"]
 Make = Callable[[Setting], Scene]
 
 SMALL = ((64, 8), (100, 16), (128, 24), (256, 48))
-MEDIUM = ((128, 24), (256, 48), (300, 64), (400, 64), (400, 96), (600, 96))
-LARGE = ((256, 48), (400, 64), (600, 128), (1000, 160))
+MEDIUM = ((128, 24), (256, 48), (300, 64), (400, 64), (400, 96), (600, 96), (1000, 96))
+LARGE = ((256, 48), (400, 64), (600, 96), (600, 128), (1000, 128), (1000, 160))
+DESIGNED = ((256, 64), (400, 96), (600, 160), (1000, 256), (1000, 400))
 FEW = ("float64", "float32")
 ALL = ("float64", "float32", "float16", "bfloat16")
 
@@ -232,7 +233,7 @@ def _networks() -> Iterator[tuple[str, Family]]:
     }
     many = {name: make for name, make in outputs.items() if name.startswith("1000")}
     yield "outputs", Family({name: make for name, make in outputs.items() if name not in many})
-    yield "many outputs", Family(many, 8)
+    yield "many outputs", Family(many, 11)
     yield (
         "tails",
         Family(
@@ -299,7 +300,7 @@ def _networks() -> Iterator[tuple[str, Family]]:
                 for one_class in (False, True)
             },
             40,
-            LARGE,
+            DESIGNED,
         ),
     )
 
@@ -402,11 +403,19 @@ FAMILIES: dict[str, Family] = {
 }
 """All families by name."""
 
+ONCE_WRONG = (
+    Cell("trained", "5 epochs, brightness", "cifar10", "float32", 400, 96, 5),
+    Cell("crowded", "1 F", "photos", "float32", 128, 128, 5),
+    Cell("copies", "2 copies, drawn labels", "svhn", "float64", 600, 96, 3),
+    Cell("low-rank tails", "rank 1, brightness", "photos", "float32", 600, 96, 2),
+)
+"""Rounds in which something was claimed that is not true; every plan but a quick one has them."""
+
 
 def plan(
-    names: Iterable[str], datasets: tuple[str, ...], *, seeds: float = 1.0, small: bool = False
+    names: Collection[str], datasets: tuple[str, ...], *, seeds: float = 1.0, small: bool = False
 ) -> list[Cell]:
-    """The cells of some families, the first seed of all of them first.
+    """The cells of some families, the first seed of all of them first, without repeats.
 
     Args:
         names: of the families.
@@ -417,13 +426,16 @@ def plan(
     cells = []
     for name in names:
         family = FAMILIES[name]
-        sizes = SMALL if small and family.sizes in {MEDIUM, LARGE} else family.sizes
+        sizes = SMALL if small and family.sizes in {MEDIUM, LARGE, DESIGNED} else family.sizes
         for case in family.cases:
             first = zlib.crc32(f"{name}/{case}".encode())
             for dtype in family.dtypes:
                 for seed in range(max(1, round(seeds * family.seeds))):
                     size, dataset = _turn(first, seed, len(sizes), len(datasets))
                     cells.append(Cell(name, case, datasets[dataset], dtype, *sizes[size], seed))
+    if not small:
+        again = (cell for cell in ONCE_WRONG if cell.family in names and cell.dataset in datasets)
+        cells = list(dict.fromkeys([*cells, *again]))
     return sorted(cells, key=lambda cell: cell.seed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import gradpeel as gp
+from benchmarks.adversary.truth import Yardstick
 from benchmarks.cells import load_cached
 from gradpeel.networks import mlp
 from gradpeel.update import Reduction
@@ -37,7 +39,7 @@ def _middle(pictures: NDArray[np.float64]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where samples come from, each a flat row.
+    """Where samples come from, each a flat row; shared by many rounds, so never changed in place.
 
     Attributes:
         x: (samples, features) what clients have.
@@ -58,8 +60,9 @@ class Source:
     columns: bool = False
 
     @classmethod
+    @cache
     def load(cls, name: str, data_dir: Path | None) -> Source:
-        """Load an embedded data set by name, or `<name>.npz` from a folder if it is there.
+        """Load an embedded data set by name, or `<name>.npz` from a folder, once per process.
 
         Of pictures larger than `LARGEST` the middle is taken: rounds have to be small and many.
         """
@@ -79,6 +82,11 @@ class Source:
     def features(self) -> int:
         """Numbers in one sample."""
         return self.x.shape[1]
+
+    @cached_property
+    def yardstick(self) -> Yardstick:
+        """The unit of distances between samples."""
+        return Yardstick.of(self.x, columns=self.columns)
 
     def map(self, change: Callable[[Tensor], Tensor], *, columns: bool = False) -> Source:
         """The same data with other features."""

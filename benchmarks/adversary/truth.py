@@ -77,6 +77,10 @@ class Yardstick:
         gaps = torch.cdist(rows, rows)[first, second]
         return cls(weights, origin, float(gaps[gaps > CONSTANT * gaps.amax()].median()))
 
+    def on(self, features: slice) -> Yardstick:
+        """The same unit for a part of the features: distances are at most those over all."""
+        return replace(self, weights=self.weights[features], origin=self.origin[features])
+
     def distances(self, found: Tensor, true: Tensor) -> Tensor:
         """Distances (n, batch) between (n, features) and (batch, features), in typical ones."""
         apart = torch.cdist(self._scaled(found), self._scaled(true)) / self.typical

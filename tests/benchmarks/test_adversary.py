@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +18,22 @@ from torch import Tensor, nn
 import gradpeel as gp
 from benchmarks.adversary import batches, measuring, networks, updates
 from benchmarks.adversary.__main__ import available, chosen, main
-from benchmarks.adversary.families import FAMILIES, SMALL, Cell, plan
+from benchmarks.adversary.families import FAMILIES, ONCE_WRONG, SMALL, Cell, plan
 from benchmarks.adversary.measuring import Row, decode, measure
 from benchmarks.adversary.scenes import Scene, Setting, Source, plain
-from benchmarks.adversary.summary import faults, findings, markdown, tabulate
+from benchmarks.adversary.summary import faults, findings, markdown, tabulate, tally
 from benchmarks.adversary.truth import FALSE, RIGHT, Claims, Truth, Yardstick, claims_of, compare
 from gradpeel.datasets import EMBEDDED
+from gradpeel.datasets.standard import STANDARD
 from gradpeel.decoder import Recovery
 from gradpeel.decoder.recovery import BatchSize
 
 CELL = Cell("one class", "one class", "digits", "float64", 100, 16, 0)
+
+
+def available_names() -> tuple[str, ...]:
+    """All data sets that a run may meet."""
+    return (*EMBEDDED, *STANDARD)
 
 
 def setting(
@@ -414,6 +421,49 @@ def test_the_plan_meets_every_case_data_set_and_size() -> None:
     assert {(cell.neurons, cell.batch_size) for cell in of_one} <= set(SMALL)
 
 
+def test_a_full_plan_meets_every_case_often_and_whatever_was_once_wrong() -> None:
+    datasets = available_names()
+    cells = plan(FAMILIES, datasets)
+    rounds = Counter((cell.family, cell.case, cell.dtype) for cell in cells)
+    assert min(rounds.values()) >= 6
+    for name in FAMILIES:
+        assert {cell.dataset for cell in cells if cell.family == name} == set(datasets)
+    assert set(ONCE_WRONG) <= set(cells)
+    assert all(cell.case in FAMILIES[cell.family].cases for cell in ONCE_WRONG)
+    assert not set(ONCE_WRONG) & set(plan(FAMILIES, EMBEDDED, seeds=0.0, small=True))
+
+
+@pytest.mark.parametrize("dataset", EMBEDDED)
+def test_rounds_leave_the_data_they_share_as_it_was(dataset: str) -> None:
+    source = Source.load(dataset, None)
+    assert Source.load(dataset, None) is source
+    before = source.x.clone(), source.other_x.clone()
+    for family in FAMILIES.values():
+        for make in family.cases.values():
+            make(setting(dataset, 40, 12))
+    assert torch.equal(source.x, before[0])
+    assert torch.equal(source.other_x, before[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_single_look_is_that_of_all_features(dtype: torch.dtype) -> None:
+    scene = plain(setting("photos", 200, 16))
+    model, stick = scene.model.to(dtype), scene.source.yardstick
+    update = gp.local_update(model, scene.x, scene.y)
+    weight, bias = update.gradients["0.weight"], update.gradients["0.bias"]
+    alive = bias != 0
+    quotients = weight[alive].double() / bias[alive, None].double()
+    expected = int((stick.distances(quotients, scene.x) <= RIGHT).any(0).sum())
+    assert measuring._single_look(weight, bias, scene.x, stick) == expected > 0
+
+
+def test_the_oracle_is_that_of_exposure() -> None:
+    scene = batches.copies(setting(batch_size=48), count=3)
+    row = decode(CELL, scene)
+    assert row.oracle == int(gp.exposure(scene.model, scene.x).reached.sum()) > 0
+    assert row.outputs == 10
+
+
 def test_an_honest_decoder_passes() -> None:
     row = decode(CELL, plain(setting()))
     assert row.cell == CELL
@@ -496,9 +546,36 @@ def test_the_table_compares_with_the_oracle() -> None:
     head, total = tabulate([row, less])
     assert head[0] == "one class"
     assert head[1:4] == ["2", str(2 * row.certified), "1"]
-    assert f"{(2 * row.oracle - 2) / (2 * row.oracle):.3f}" in head
+    assert f"{100 * (2 * row.oracle - 2) / (2 * row.oracle):.1f} %" in head
     assert total[0] == "all"
     assert "| one class | 2 |" in markdown([row, less])
+
+
+def test_recall_is_of_batches_smaller_than_neurons_and_features() -> None:
+    row = replace(decode(CELL, plain(setting())), oracle=10, recovered=9)
+    wide = replace(row, dtype="float32", batch=64)  # digits have 64 features
+    words = [line for line in findings([row, row, wide]) if line.startswith("recall")]
+    (only,) = words
+    assert only == (
+        "recall, one class, float64: 90.0 % of the 20 samples that peeling can reach in "
+        "2 batches smaller than neurons and features"
+    )
+
+
+def test_what_nobody_can_decide_is_shown_and_not_counted() -> None:
+    row = decode(CELL, plain(setting()))
+    unclear = replace(row, family="invisible pairs", case="all", false=3)
+    assert tally([row, unclear]) == f"{row.certified} certificates, rounds with a fault: 0"
+    assert [line[:2] for line in tabulate([row, unclear])] == [
+        ["one class", "1"],
+        ["invisible pairs (not counted)", "1"],
+        ["all", "1"],
+    ]
+    words = list(findings([row, unclear]))
+    assert f"certificates: {row.certified:,}" in words
+    assert words[-1] == "rounds with a fault that nobody can decide, not counted: 1"
+    assert "Nothing that was claimed is wrong." in markdown([row, unclear])
+    assert "Faults in all: 1." in markdown([replace(row, false=1), unclear])
 
 
 def test_patterns_and_data_sets(tmp_path: Path) -> None:
