@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import gradpeel as gp
 from benchmarks.adversary.families import FAMILIES, Cell
@@ -119,6 +119,7 @@ def decode(cell: Cell, scene: Scene) -> Row:
         y=None if scene.y.is_floating_point() else scene.y,
         silent=~exposed.grid.any(0),
         absent=_absent(scene),
+        pull=_pull(scene, model, x) if tail_known else None,
         tail_known=tail_known,
         others=None if scene.others is None else scene.others.to(dtype).double(),
     )
@@ -165,6 +166,16 @@ def _absent(scene: Scene) -> Tensor:
     classes = int(scene.y.max()) + 1
     weights = scene.loss.class_weights or (1.0,) * classes
     return torch.tensor(weights)[scene.y] == 0
+
+
+def _pull(scene: Scene, model: nn.Module, x: Tensor) -> Tensor:
+    """(batch,) size of each sample's loss gradient at the logits."""
+    assert isinstance(scene.loss, gp.CrossEntropy)  # noqa: S101 - the tail would not be known
+    with torch.no_grad():
+        p = model(x).double().softmax(1)
+    wanted = scene.loss.targets(p.shape[1]).to(p)[scene.y]
+    gradient: Tensor = wanted.sum(1, keepdim=True) * p - wanted
+    return gradient.abs().amax(1)
 
 
 def _single_look(weight: Tensor, bias: Tensor, x: Tensor, yardstick: Yardstick) -> int:

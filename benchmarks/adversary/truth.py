@@ -37,6 +37,9 @@ REFERENCE = 200
 MOST_UNITS = 65
 """Up to so many copies of the lightest sample are tried where numbers are relative to it."""
 
+HALF_THE_DIGITS = 1.5e-8
+"""Of float64."""
+
 CONSTANT = 1e-6
 """Columns that vary by less than this share of their largest entry count as constant, and samples
 that are nearer than this share of the largest distance as one."""
@@ -147,6 +150,7 @@ class Truth:
         y: (batch,) labels; None where the loss has none.
         silent: (batch,) which samples leave no trace in the target's gradient.
         absent: (batch,) which leave no trace in any gradient.
+        pull: (batch,) size of each sample's loss gradient at the logits; None where all count.
         tail_known: whether the decoder could simulate the tail. If it could not, it is not expected
             to know about silent samples, and may count copies as one.
         others: (others, features) samples of other batches that have a part in the update.
@@ -156,6 +160,7 @@ class Truth:
     y: Tensor | None
     silent: Tensor
     absent: Tensor
+    pull: Tensor | None = None
     tail_known: bool = True
     others: Tensor | None = None
 
@@ -215,7 +220,7 @@ def compare(claims: Claims, truth: Truth, yardstick: Yardstick) -> Verdict:
     false = ~(nearest <= FALSE)
     right = nearest <= RIGHT
     in_reach = apart <= FALSE
-    exact = _exact_copies(truth.x)
+    exact = _exact_copies(truth)
     first = apart.argmin(1) if count else torch.zeros(0, dtype=torch.long)
     reachable = in_reach.sum(1)
     tries = [claims.copies * unit for unit in range(1, MOST_UNITS if claims.relative else 2)]
@@ -238,11 +243,19 @@ def compare(claims: Claims, truth: Truth, yardstick: Yardstick) -> Verdict:
     )
 
 
-def _exact_copies(x: Tensor) -> Tensor:
-    """(batch,) how often each sample stands in the batch, to the last bit."""
-    _, places, counts = torch.unique(x + 0.0, dim=0, return_inverse=True, return_counts=True)
-    found: Tensor = counts[places]
-    return found
+def _exact_copies(truth: Truth) -> Tensor:
+    """(batch,) how often each sample stands in the batch, to the last bit.
+
+    A copy counts if it pulls at the update by more than half the digits of the one that pulls most:
+    labelled as the network predicts with certainty it leaves no trace, and cannot be counted.
+    """
+    _, places, counts = torch.unique(truth.x + 0.0, dim=0, return_inverse=True, return_counts=True)
+    if truth.pull is None:
+        found: Tensor = counts[places]
+        return found
+    most = truth.pull.new_zeros(len(counts)).scatter_reduce(0, places, truth.pull, "amax")
+    seen = (truth.pull > HALF_THE_DIGITS * most[places]).long()
+    return torch.zeros_like(counts).index_add(0, places, seen)[places].clamp(min=1)
 
 
 def _covers(in_reach: Tensor, truth: Truth) -> bool:

@@ -149,6 +149,15 @@ def test_numbers_of_exact_copies(copies: int, wrong: int) -> None:
     assert found.recovered == 3
 
 
+@pytest.mark.parametrize(("pull", "wrong"), [(1e-10, 0), (1e-6, 1)])
+def test_a_copy_that_leaves_no_trace_need_not_be_counted(pull: float, wrong: int) -> None:
+    x = torch.cat([BATCH, BATCH[:1]])
+    pulls = torch.ones(len(x), dtype=torch.float64)
+    pulls[-1] = pull
+    found = compare(claim(BATCH[:1], copies=[1]), truth(x, None, pull=pulls), YARDSTICK)
+    assert found.wrong_copies == wrong
+
+
 @pytest.mark.parametrize(
     ("label", "counts", "wrong"),
     [
