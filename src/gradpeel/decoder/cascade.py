@@ -16,7 +16,6 @@ Example:
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,6 +28,7 @@ from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.finish import Ending, finish
+from gradpeel.decoder.inputs import check_belongs, move, stated_share
 from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.known import KnownSamples
@@ -36,14 +36,14 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.share import Share, fit_labels, learn_share
+from gradpeel.decoder.share import Share, learn_share
 from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.state import Look, State
+from gradpeel.decoder.uncertified import read_uncertified
 from gradpeel.decoder.unproven import Reading
-from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
 from gradpeel.losses import CrossEntropy, Loss, check_loss
-from gradpeel.target import Target, split
+from gradpeel.target import split
 from gradpeel.update import Update
 
 __all__ = ["Peeling", "peel"]
@@ -125,10 +125,10 @@ class Peeling:
         check_module(model)
         check_loss(loss, may_be_unknown=True)
         check_data_range(data_range)
-        model, update, where = _moved(model, update, device)
+        model, update, where = move(model, update, device)
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
-        _check_belongs(model, target, update, whole=loss is not None)
+        check_belongs(model, target, update, whole=loss is not None)
         # A shape that does not fit is told now, not after the cascade.
         empty = target.bias.new_zeros(0, target.features)
         target.front.invert(empty, sample_shape)
@@ -270,7 +270,7 @@ class Peeling:
             backward,
             judge.structure,
             between=judge.between,
-            hint=_stated_share(self._update),
+            hint=stated_share(self._update),
         )
         if share is not None:
             size = share.batch_size if self._update.reduction == "mean" else None
@@ -359,59 +359,19 @@ class Peeling:
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
     def _unproven(self) -> Reading:
-        """What was read beyond the certified samples, by the first look, the last, or a guess."""
-        known = self._state.known.peeled.sensitivities
-        found = [self._read(self._state.residual, known)]
-        if len(known):
-            sent = self._state.residual.clone()
-            sent.restore()
-            found.append(self._read(sent, torch.zeros_like(known)))
-        if not self._certifies:
-            found.append(self._conjectured())
-        reading = Reading.joined(*found)
-        return reading.pick(reading.mismatch.argsort(stable=True))
+        """What was read beyond the certified samples."""
+        return read_uncertified(
+            self._state,
+            self._direction,
+            unit=self._unit,
+            groups=self._groups,
+            certifies=self._certifies,
+        )
 
     @property
     def _certifies(self) -> bool:
         """Whether what is found is certified: it is not where one sample's weight is a guess."""
         return self._share is None or self._share.proven
-
-    def _conjectured(self) -> Reading:
-        """The samples that were found by a guess."""
-        known = self._state.known
-        one = torch.eye(len(known)).to(known.own)
-        return Reading(
-            known.sources,
-            torch.zeros_like(known.own),
-            -one,
-            known.residuals,
-            torch.zeros_like(known.sources),
-            torch.full_like(known.own, torch.inf),
-        )
-
-    def _read(self, residual: Residual, known: Tensor) -> Reading:
-        """What a residual hands out that is nobody known."""
-        everywhere = torch.ones_like(residual.quiet)
-        candidates = find(residual, everywhere, self._direction).form(residual)
-        if len(candidates):
-            news = ~self._state.known.knows(candidates.coordinates, candidates.error)
-            candidates = candidates.pick(news)
-        neurons = candidates.neurons
-        if self._unit is not None and residual.has_next and len(candidates):
-            mismatch = fit_labels(candidates, residual, self._unit).apart
-        else:
-            mismatch = candidates.error
-        groups = [self._groups.get(neuron, (0, math.inf)) for neuron in neurons.tolist()]
-        sizes, radii = zip(*groups, strict=True) if groups else ((), ())
-        bias = residual.bias[neurons]
-        return Reading(
-            neurons,
-            1.0 / bias,
-            known[:, neurons].T / bias[:, None],
-            mismatch,
-            neurons.new_tensor(sizes),
-            mismatch.new_tensor(radii),
-        )
 
     @property
     def neuron_errors(self) -> Tensor:
@@ -441,21 +401,6 @@ class Peeling:
         )
 
 
-def _moved(
-    model: nn.Module, update: Update, device: str | torch.device
-) -> tuple[nn.Module, Update, torch.device]:
-    """The model and the update where they are to be decoded, and where that is."""
-    # An empty tensor knows which of several devices of a kind it is on.
-    where = torch.empty(0, device=with_float64(choose(device))).device
-    home = next((parameter.device for parameter in model.parameters()), where)
-    if with_float64(home) != home:
-        model = copy.deepcopy(model).to(where)
-    if any(g.device != where for g in update.gradients.values()):
-        moved = {name: g.to(where) for name, g in update.gradients.items()}
-        update = replace(update, gradients=moved)
-    return model, update, where
-
-
 def _random_directions(residual: Residual, neurons: int) -> tuple[Tensor, Tensor]:
     """A unit vector (width,) along which candidates are compared, and (neurons,) signs."""
     source, like = generator(), residual.bias
@@ -465,37 +410,3 @@ def _random_directions(residual: Residual, neurons: int) -> tuple[Tensor, Tensor
     if residual.in_neuron_space:  # elsewhere many coordinates may be zero
         direction[order[LIMITS.compare_coordinates :].to(direction.device)] = 0.0
     return direction / direction.norm(), torch.where(coin < 0.5, -1.0, 1.0).to(like)
-
-
-def _stated_share(update: Update) -> float | None:
-    """The weight of one sample by what the update says of itself."""
-    if update.reduction == "sum":
-        return 1.0
-    return 1.0 / update.batch_size if update.batch_size else None
-
-
-def _check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bool) -> None:
-    """Every gradient must have a parameter of the same name and shape, the target's among them.
-
-    Where the tail is not at hand (not `whole`), gradients of layers behind it are ignored.
-    """
-    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    for name in (target.weight_name, target.bias_name):
-        if name not in update.gradients:
-            raise InputError(f"update: no gradient {name!r}, the target's; it has {_list(update)}")
-    for name, gradient in update.gradients.items():
-        if name not in shapes:
-            if not whole:
-                continue
-            raise InputError(
-                f"update: {name!r}: the model has no such parameter "
-                "(where the tail is unknown, say so: loss=None)"
-            )
-        if tuple(gradient.shape) != shapes[name]:
-            raise InputError(
-                f"update: {name!r} has shape {tuple(gradient.shape)}: the model's is {shapes[name]}"
-            )
-
-
-def _list(update: Update) -> str:
-    return ", ".join(repr(name) for name in list(update.gradients)[:8])

@@ -1,0 +1,65 @@
+"""The model and the update that a decoder is given: checked, and moved to where it works."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from gradpeel.device import choose, with_float64
+from gradpeel.errors import InputError
+from gradpeel.target import Target
+from gradpeel.update import Update
+
+__all__ = ["check_belongs", "move", "stated_share"]
+
+
+def move(
+    model: nn.Module, update: Update, device: str | torch.device
+) -> tuple[nn.Module, Update, torch.device]:
+    """The model and the update where they are to be decoded, and where that is."""
+    # An empty tensor knows which of several devices of a kind it is on.
+    where = torch.empty(0, device=with_float64(choose(device))).device
+    home = next((parameter.device for parameter in model.parameters()), where)
+    if with_float64(home) != home:
+        model = copy.deepcopy(model).to(where)
+    if any(g.device != where for g in update.gradients.values()):
+        moved = {name: g.to(where) for name, g in update.gradients.items()}
+        update = replace(update, gradients=moved)
+    return model, update, where
+
+
+def stated_share(update: Update) -> float | None:
+    """The weight of one sample by what the update says of itself."""
+    if update.reduction == "sum":
+        return 1.0
+    return 1.0 / update.batch_size if update.batch_size else None
+
+
+def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bool) -> None:
+    """Every gradient must have a parameter of the same name and shape, the target's among them.
+
+    Where the tail is not at hand (not `whole`), gradients of layers behind it are ignored.
+    """
+    shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    for name in (target.weight_name, target.bias_name):
+        if name not in update.gradients:
+            raise InputError(f"update: no gradient {name!r}, the target's; it has {_list(update)}")
+    for name, gradient in update.gradients.items():
+        if name not in shapes:
+            if not whole:
+                continue
+            raise InputError(
+                f"update: {name!r}: the model has no such parameter "
+                "(where the tail is unknown, say so: loss=None)"
+            )
+        if tuple(gradient.shape) != shapes[name]:
+            raise InputError(
+                f"update: {name!r} has shape {tuple(gradient.shape)}: the model's is {shapes[name]}"
+            )
+
+
+def _list(update: Update) -> str:
+    return ", ".join(repr(name) for name in list(update.gradients)[:8])
