@@ -172,6 +172,7 @@ def certify_by_tail(
             residual,
             backward,
             structure,
+            between=between,
             counts=simulated.counts[several],
         ).each
     alone = radius <= min(LIMITS.copies, LIMITS.apart * between)

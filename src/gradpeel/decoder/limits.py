@@ -100,6 +100,10 @@ class Limits:
     other_lines: float = 3.0
     """How much farther members may be apart on another line than on those that were tried, unless
     the structure of the update confirms that they are one."""
+    many_groups: int = 16
+    """From so many different groups on their mean does not depend on the line of any of them."""
+    fewest_firing: int = 8
+    """A candidate must fire so many neurons before they show how far members are apart."""
     least_bend: float = 1e-10
     """What a simulation bends by less than this is its own rounding."""
     fewest_agreeing: int = 3

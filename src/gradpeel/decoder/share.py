@@ -100,8 +100,16 @@ def learn_share(
     is_faint = partial(_is_faint, votes, residual, backward)
     # The structure takes a while to find, and is hardly ever needed.
     for space in (None, structure):
-        radius = partial(_radius, votes, residual, backward, space)
-        anchored = [near for near in clusters if _if_all(votes, near, radius) <= limit]
+        ask_radius = partial(
+            radius_of_groups,
+            residual=residual,
+            backward=backward,
+            structure=space,
+            between=between,
+        )
+        anchored = [
+            near for near in clusters if _if_all(votes, near, backward.classes, ask_radius) <= limit
+        ]
         share = _unit(votes, clusters, anchored, hint, is_faint)
         if share is not None:
             return share
@@ -113,23 +121,6 @@ def learn_share(
     several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
     smallest = min(several, key=lambda near: float(votes.share[near].min()))
     return _share(votes, smallest, proven=False)
-
-
-def _radius(
-    votes: _Votes,
-    residual: Residual,
-    backward: Backward,
-    structure: Structure | None,
-    index: Tensor,
-) -> Radius:
-    """How far apart the members of some voters may be, if these are groups."""
-    return radius_of_groups(
-        votes.candidates.pick(index),
-        residual,
-        backward,
-        structure,
-        counts=functional.one_hot(votes.label[index], backward.classes).to(votes.share),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +231,7 @@ def _clusters(votes: _Votes) -> list[Tensor]:
     return sorted(found, key=lambda near: -int(near.sum()))[: LIMITS.clusters]
 
 
-def _if_all(votes: _Votes, near: Tensor, radius: Callable[[Tensor], Radius]) -> float:
+def _if_all(votes: _Votes, near: Tensor, classes: int, ask_radius: Callable[..., Radius]) -> float:
     """How far members may be apart if all voters who agree are groups."""
     share, error = votes.share, votes.error
     # The clearest of them, but not too few, say how well they agree.
@@ -253,7 +244,8 @@ def _if_all(votes: _Votes, near: Tensor, radius: Callable[[Tensor], Radius]) -> 
     )
     if _by_chance(len(share), clear, agreement):
         agreement = math.inf
-    return radius(clear).if_all(agreement)
+    labels = functional.one_hot(votes.label[clear], classes).to(share)
+    return ask_radius(votes.candidates.pick(clear), counts=labels).if_all(agreement)
 
 
 def _by_chance(count: int, clear: Tensor, agreement: float) -> bool:

@@ -14,6 +14,9 @@ is, within its error. Two things bound it:
   another line, where the tail is straighter, so the bound is looser unless the structure confirms
   the candidate.
 
+A candidate that fires a few neurons only is seen by these alone, and samples that differ in all
+else leave the same there: nothing bounds it.
+
 Assumptions, which the radius rests on: members lie on a line through their mean, one of a few that
 are tried (two exposures of one picture, by a factor, for which without biases no neuron sees the
 difference, or by an offset; a random line; one towards another candidate); and they share their
@@ -113,12 +116,13 @@ class _Line:
     needed: int
     size: Tensor
 
-    def if_all(self, agreement: float, confirmed: Tensor) -> Tensor:
+    def if_all(self, agreement: float, confirmed: Tensor, looser: float) -> Tensor:
         """(n,) the same, if every one of these is a group, see `Radius.if_all`."""
         shared = self.hinges.flatten().sort().values[self.needed - 1 :][:1].tolist()
         sure = min([math.inf, *self.bend.pick(confirmed).if_all(agreement), *shared])
-        together = LIMITS.other_lines * min([math.inf, *self.bend.if_all(agreement)])
-        apart = torch.minimum(self.apart, torch.where(confirmed, min(sure, together), together))
+        together = looser * min([math.inf, *self.bend.if_all(agreement)])
+        pooled = torch.where(confirmed, min(sure, together), together)
+        apart = torch.minimum(self.apart, pooled)
         # A dark picture and a brighter copy of it are near each other; others by the same factor
         # are not.
         shorter = torch.where(self.size > 0, self.size.median() / self.size, 1.0)
@@ -132,28 +136,37 @@ class Radius:
     Attributes:
         lines: what each of several lines says.
         confirmed: (n,) mask of candidates that lie in the column space of the update.
+        bounded: (n,) mask of candidates that fire enough neurons to be bounded at all.
+        distinct: so many of the candidates are no readings of the same samples.
     """
 
     lines: tuple[_Line, ...]
     confirmed: Tensor
+    bounded: Tensor
+    distinct: int
 
     @property
     def each(self) -> Tensor:
         """(n,) on any of the lines."""
-        return torch.stack([line.apart for line in self.lines]).amax(0)
+        return self._on_all([line.apart for line in self.lines])
+
+    def _on_all(self, apart: list[Tensor]) -> Tensor:
+        return torch.where(self.bounded, torch.stack(apart).amax(0), torch.inf)
 
     def if_all(self, agreement: float) -> float:
         """How far members may be apart if every one of these is a group.
 
         Then none of a few hinges, counted over all of them, lies between members; and what the
         groups weigh differs from one to the next, because the tail bends differently at each. One
-        of them that is no group is enough.
+        of them that is no group is enough. The tail may be straight where the members of one group
+        lie, or of a few, but not for many of them.
 
         Args:
             agreement: largest relative difference between what they weigh.
         """
-        apart = [line.if_all(agreement, self.confirmed) for line in self.lines]
-        return float(torch.stack(apart).amax(0).min())
+        looser = LIMITS.other_lines if self.distinct < LIMITS.many_groups else 1.0
+        apart = [line.if_all(agreement, self.confirmed, looser) for line in self.lines]
+        return float(self._on_all(apart).min())
 
 
 def distance_between(readings: Readings, residual: Residual) -> float:
@@ -182,6 +195,7 @@ def radius_of_groups(
     backward: Backward,
     structure: Structure | None,
     *,
+    between: float,
     counts: Tensor,
 ) -> Radius:
     """Find how far apart the members of groups may be.
@@ -191,6 +205,7 @@ def radius_of_groups(
         residual: the residual they were read from.
         backward: the client's backward pass; its share does not matter.
         structure: the column space of the update; None to do without.
+        between: how far samples are apart, relative to the size of one.
         counts: (n, classes) labels of each.
     """
     z = candidates.pre_activations
@@ -211,7 +226,18 @@ def radius_of_groups(
         last = hinges[:, min(needed, z.shape[1]) - 1]
         apart = torch.minimum(looser * bend.apart, last)
         found.append(_Line(apart, bend, hinges, needed, size))
-    return Radius(tuple(found), confirmed)
+    return Radius(
+        lines=tuple(found),
+        confirmed=confirmed,
+        bounded=(z > 0).sum(1) >= LIMITS.fewest_firing,
+        distinct=_count_distinct(z, 0.5 * between * residual.spread),
+    )
+
+
+def _count_distinct(z: Tensor, apart: float) -> int:
+    """How many of some rows have no other before them that is nearer than this, entry by entry."""
+    near = torch.cdist(z, z) <= apart * math.sqrt(z.shape[1])
+    return int((near.tril(-1).sum(1) == 0).sum())
 
 
 def _lines(residual: Residual, backward: Backward, z: Tensor) -> list[tuple[Tensor, int]]:
