@@ -408,6 +408,8 @@ ONCE_WRONG = (
     Cell("crowded", "1 F", "photos", "float32", 128, 128, 5),
     Cell("copies", "2 copies, drawn labels", "svhn", "float64", 600, 96, 3),
     Cell("low-rank tails", "rank 1, brightness", "photos", "float32", 600, 96, 2),
+    Cell("zero biases", "brightness, head 1", "photos", "float32", 300, 64, 3),
+    Cell("first layers", "sparse firing, plain", "cifar10", "float64", 400, 96, 2),
 )
 """Rounds in which something was claimed that is not true; every plan but a quick one has them."""
 

@@ -622,3 +622,14 @@ def test_nothing_that_is_claimed_is_wrong(family: str) -> None:
         measure(cell, None) for cell in plan([family], EMBEDDED, seeds=0.0, small=True)
     ]
     assert [str(row) for row in rows if row.wrong] == []
+
+
+@pytest.mark.parametrize("cell", [one for one in ONCE_WRONG if one.dataset in EMBEDDED], ids=str)
+def test_what_once_was_wrong(cell: Cell) -> None:
+    assert measure(cell, data_dir=None).wrong == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", [one for one in ONCE_WRONG if one.dataset in STANDARD], ids=str)
+def test_what_once_was_wrong_on_real_data(cell: Cell, data_dir: Path) -> None:
+    assert measure(cell, data_dir=data_dir).wrong == ""
