@@ -100,8 +100,11 @@ class Limits:
     other_lines: float = 3.0
     """How much farther members may be apart on another line than on those that were tried, unless
     the structure of the update confirms that they are one."""
-    many_groups: int = 16
+    many_groups: int = 8
     """From so many different groups on their mean does not depend on the line of any of them."""
+    distinct: float = 0.2
+    """Farther apart than this, relative to the distance between two samples, candidates are no
+    readings of the same ones."""
     fewest_firing: int = 8
     """A candidate must fire so many neurons before they show how far members are apart."""
     least_bend: float = 1e-10

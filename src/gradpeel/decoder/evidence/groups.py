@@ -230,7 +230,7 @@ def radius_of_groups(
         lines=tuple(found),
         confirmed=confirmed,
         bounded=(z > 0).sum(1) >= LIMITS.fewest_firing,
-        distinct=_count_distinct(z, 0.5 * between * residual.spread),
+        distinct=_count_distinct(z, LIMITS.distinct * between * residual.spread),
     )
 
 
