@@ -130,9 +130,8 @@ def everybody(recovery: Recovery, round_: SmallRound, within: float = 1e-6) -> N
 def test_however_many_and_however_deep(
     times: int, hidden: tuple[int, ...], dtype: torch.dtype
 ) -> None:
-    for seed in range(2):
-        round_ = copies(times=times, hidden=hidden, dtype=dtype, seed=seed)
-        everybody(peel(round_.model, round_.update), round_, within=1e-3)
+    round_ = copies(times=times, hidden=hidden, dtype=dtype, seed=times)
+    everybody(peel(round_.model, round_.update), round_, within=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))
