@@ -56,11 +56,16 @@ class Opened:
             self.page.select_option(f"#{name.replace('_', '-')}", value)
         return self.shown()
 
-    def violations(self) -> list[str]:
-        """What axe-core calls serious or critical."""
+    def open_details(self) -> None:
+        """Show everything that can be unfolded."""
+        self.page.evaluate("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+
+    def violations(self, *, only: str | None = None) -> list[str]:
+        """What axe-core calls serious or critical; by all of its rules, or by a single one."""
         axe = resources.files("axe_playwright_python") / "axe.min.js"
         self.page.evaluate(axe.read_text(encoding="utf-8"))
-        found = self.page.evaluate("axe.run(document)")["violations"]
+        options = {} if only is None else {"runOnly": [only]}
+        found = self.page.evaluate("(options) => axe.run(document, options)", options)["violations"]
         return [
             f"{one['id']}: {node['html'][:120]}"
             for one in found

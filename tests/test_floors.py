@@ -112,7 +112,7 @@ def test_every_method_has_a_floor_on_every_embedded_data_set() -> None:
 
 
 def _marked(floor: Floor) -> Any:
-    marks = [pytest.mark.slow] if floor.dataset == "photos" else []
+    marks = [] if floor.dataset == "digits" else [pytest.mark.slow]
     return pytest.param(floor, marks=marks, id=str(floor))
 
 

@@ -36,7 +36,7 @@ from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.errors import InputError
-from gradpeel.exposure import Exposure, exposure
+from gradpeel.exposure import Exposure, exposure_at
 from gradpeel.losses import CrossEntropy, Loss, check_loss
 from gradpeel.noise import with_noise
 from gradpeel.scoring import Outcome, Score, explain, score
@@ -205,7 +205,8 @@ def audit(
         update = with_noise(update, noise, seed=seed)
     if not state_batch_size:
         update = replace(update, batch_size=None)
-    exposed = exposure(shaped, x)
+    received = split(shaped)
+    exposed = exposure_at(received, x)
 
     started = time.perf_counter()
     peeling = Peeling(
@@ -222,7 +223,7 @@ def audit(
     recovery = peeling.recovery()
     seconds = time.perf_counter() - started
 
-    truth = split(shaped).to(torch.float64)
+    truth = received.to(torch.float64)
     strength = signals(truth, x, y, exposed, loss)
     # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
     # with.

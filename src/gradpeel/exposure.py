@@ -34,7 +34,7 @@ from gradpeel.checks import as_batch
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 
-__all__ = ["Exposure", "copies_of", "exposure", "grid_of", "peel_grid"]
+__all__ = ["Exposure", "copies_of", "exposure", "exposure_at", "grid_of", "peel_grid"]
 
 
 def exposure(model: nn.Module, x: Tensor) -> Exposure:
@@ -53,7 +53,11 @@ def exposure(model: nn.Module, x: Tensor) -> Exposure:
         InputError: When the batch is empty or holds NaN or infinite values.
         ModelRefusedError: When the model has no target, with every reason.
     """
-    target = split(model)
+    return exposure_at(split(model), x)
+
+
+def exposure_at(target: Target, x: Tensor) -> Exposure:
+    """The same for a model that was split already."""
     # No neuron fires on NaN: such a sample would pass for one that cannot be reached.
     x = as_batch(x, target.weight.dtype)
     with torch.no_grad():

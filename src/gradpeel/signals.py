@@ -99,7 +99,10 @@ def _simulated(
         nowhere = torch.full(exposure.grid.shape, torch.nan, dtype=torch.float64)
         return nowhere, nowhere.new_full((len(x),), torch.nan)
     activations = target.pre_activations(target.front(x.double())).relu()
-    outputs, pull = torch.func.vjp(target.tail, activations)[:2]
+    # Not by torch.func.vjp: it loads torch's compiler first, which takes more than a second.
+    with torch.enable_grad():
+        traced = target.tail(activations.requires_grad_())
+    outputs = traced.detach()
     if isinstance(loss, CrossEntropy):
         # Keeps the digits of 1 - p_y, which autograd loses.
         gradient = loss.gradient(outputs, y.long())
@@ -110,12 +113,19 @@ def _simulated(
     # The client subtracts what is asked of the outputs, so it rounds at that size, however little
     # is left.
     left, taken = (_summed(part.T, exposure).abs().amax(0) for part in (gradient, asked))
-    return pull(gradient)[0].T * exposure.grid, left / taken.clamp(min=_TINY)
+    c = torch.zeros_like(activations)
+    if traced.requires_grad:  # else the outputs do not depend on the activations
+        with torch.enable_grad():
+            pulled = (traced * gradient).sum()
+        (c,) = torch.autograd.grad(pulled, activations, materialize_grads=True)
+    return c.T * exposure.grid, left / taken.clamp(min=_TINY)
 
 
 def _gradient(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
     """(n, outputs) gradient of each sample's loss at its outputs."""
-    gradient: Tensor = torch.func.grad(lambda free: loss.total(free, y))(outputs)
+    with torch.enable_grad():
+        free = outputs.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss.total(free, y), free)
     return gradient
 
 

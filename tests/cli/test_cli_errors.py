@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -137,9 +139,23 @@ def run(command: str) -> Result:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a file for each thing that can be wrong with one."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files, to be copied."""
+    folder = tmp_path_factory.mktemp("files")
+    with contextlib.chdir(folder):
+        _make_files()
+    return folder
+
+
+def _make_files() -> None:
     Path("full").mkdir()
     Path("full/mine").write_text("mine")
     for name in ("text.npz", "text.txt"):
@@ -174,7 +190,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     code = {f"{name}.weight": torch.ones(shape) for name, shape in layers.items()}
     code |= {f"{name}.bias": torch.ones(shape[0]) for name, shape in layers.items()}
     save_file(code, "code.safetensors")
-    return tmp_path
 
 
 def listing(folder: Path) -> dict[Path, bytes]:

@@ -164,6 +164,7 @@ def test_photos_without_pillow_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
         load_embedded("photos")
 
 
+@pytest.mark.slow
 def test_scikit_learn_is_imported_only_when_used() -> None:
     code = "import sys, gradpeel.datasets; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -66,7 +66,7 @@ def test_every_distinct_sample_comes_back_once_with_all_its_labels(round_: Small
         assert int(recovery.count_labels(6).sum()) == len(round_.x)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(crowded(), st.sampled_from([None, 1, -1]))
 def test_nor_does_it_matter_that_nobody_says_how_many(round_: SmallRound, off: int | None) -> None:
     size = None if off is None else len(round_.x) + off
@@ -130,9 +130,8 @@ def everybody(recovery: Recovery, round_: SmallRound, within: float = 1e-6) -> N
 def test_however_many_and_however_deep(
     times: int, hidden: tuple[int, ...], dtype: torch.dtype
 ) -> None:
-    for seed in range(2):
-        round_ = copies(times=times, hidden=hidden, dtype=dtype, seed=seed)
-        everybody(peel(round_.model, round_.update), round_, within=1e-3)
+    round_ = copies(times=times, hidden=hidden, dtype=dtype, seed=times)
+    everybody(peel(round_.model, round_.update), round_, within=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -279,6 +279,7 @@ def test_leaves_model_and_update_as_they_were() -> None:
         assert all(torch.equal(old[name], new[name]) for name in old)
 
 
+@pytest.mark.slow
 def test_the_decoder_cannot_see_the_truth() -> None:
     code = (
         "import sys, types; sys.modules['gradpeel'] = m = types.ModuleType('gradpeel');"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -52,12 +53,12 @@ FEATURES, NEURONS = 120_011, 200
 """Of no other size is anything here; so wide that it is worked on in parts."""
 
 
-def wide_round() -> SmallRound:
+@pytest.fixture(scope="module")
+def round_() -> SmallRound:
     return make_round(FEATURES, NEURONS, 16, 5, seed=1, dtype=torch.float32)
 
 
-def test_the_loop_touches_nothing_wide() -> None:
-    round_ = wide_round()
+def test_the_loop_touches_nothing_wide(round_: SmallRound) -> None:
     seen: list[tuple[int, ...]] = []
 
     def tell(touched: list[Tensor], _: list[Tensor]) -> None:
@@ -72,8 +73,7 @@ def test_the_loop_touches_nothing_wide() -> None:
     assert recovered(peeling.recovery(), round_, within=1e-3) == set(range(16))
 
 
-def test_nothing_as_large_as_the_update_is_made() -> None:
-    round_ = wide_round()
+def test_nothing_as_large_as_the_update_is_made(round_: SmallRound) -> None:
     sizes: list[int] = []
 
     def tell(_: list[Tensor], made: list[Tensor]) -> None:

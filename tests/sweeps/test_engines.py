@@ -16,7 +16,7 @@ import pytest
 
 from deadly_source import DeadlySource
 from gradpeel.errors import InputError
-from gradpeel.sweeps import Cell, LocalEngine, Plan, RayEngine, measure, sweep
+from gradpeel.sweeps import Cell, LocalEngine, Plan, RayEngine, Results, measure, sweep
 from gradpeel.sweeps import engines as module
 from gradpeel.sweeps.data import DataSource
 from gradpeel.sweeps.engines import attempt
@@ -64,24 +64,32 @@ def test_a_missing_ray_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         RayEngine()
 
 
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Path]:
+    """The plan, run by two local workers, and where."""
+    out = tmp_path_factory.mktemp("local")
+    return sweep(PLAN, out, engine=LocalEngine(2)), out
+
+
 @pytest.mark.slow
-def test_workers_measure_what_this_process_would() -> None:
-    cells = PLAN.cells()[:6]
-    found = {one.cell: one.measurement for one in LocalEngine(2).run(cells, DataSource())}
-    assert found == {cell: measure(cell, DataSource().load(cell.dataset))[0] for cell in cells}
+def test_workers_measure_what_this_process_would(local: tuple[Results, Path]) -> None:
+    found = {one.cell: one.measurement for one in local[0].rows}
+    assert len(found) == len(PLAN.cells()) == 16
+    assert found == {
+        cell: measure(cell, DataSource().load(cell.dataset))[0] for cell in PLAN.cells()
+    }
 
 
 @pytest.mark.slow
 @needs_ray
-def test_local_and_ray_give_identical_rows(tmp_path: Path) -> None:
-    local = sweep(PLAN, tmp_path / "local", engine=LocalEngine(2))
-    ray = sweep(PLAN, tmp_path / "ray", engine=RayEngine(2))
-    assert len(local.rows) == len(PLAN.cells()) == 16
-    assert [(one.cell, one.measurement) for one in local.rows] == [
+def test_local_and_ray_give_identical_rows(local: tuple[Results, Path], tmp_path: Path) -> None:
+    ray = sweep(PLAN, tmp_path, engine=RayEngine(2))
+    results, out = local
+    assert len(results.rows) == len(PLAN.cells()) == 16
+    assert [(one.cell, one.measurement) for one in results.rows] == [
         (one.cell, one.measurement) for one in ray.rows
     ]
-    ours, theirs = (tmp_path / name / "results.csv" for name in ("local", "ray"))
-    assert ours.read_bytes() == theirs.read_bytes()
+    assert (out / "results.csv").read_bytes() == (tmp_path / "results.csv").read_bytes()
 
 
 @pytest.mark.slow

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from gradpeel.sweeps import read_plan
+from gradpeel.sweeps import Cell, Finished, read_plan, sweep
+from gradpeel.sweeps.data import DataSource
+from gradpeel.sweeps.engines import attempt
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +50,16 @@ def _ctrl_c_is_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+class InThisProcess:
+    """Runs cells where it stands: nobody is started, nobody can be killed."""
+
+    name: ClassVar[str] = "here"
+
+    def run(self, cells: Sequence[Cell], data: DataSource) -> Generator[Finished, None, None]:
+        for cell in cells:
+            yield attempt(cell, data.load(cell.dataset))
+
+
 def _start(plan: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "gradpeel", "sweep", str(plan), "--out", str(out)]
     # A session of its own: whatever is left of it can be found by its number.
@@ -55,10 +67,6 @@ def _start(plan: Path, out: Path, log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [*command, "--workers", "2"], stdout=file, stderr=file, start_new_session=True
         )
-
-
-def _finish(plan: Path, out: Path, log: Path) -> None:
-    assert _start(plan, out, log).wait(300) == 0, log.read_text()
 
 
 def _is_alone_gone(session: int) -> bool:
@@ -82,28 +90,6 @@ def _rows(out: Path) -> int:
     return int(count)
 
 
-def test_killed_again_and_again_it_ends_with_the_same_rows(plan: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    started = time.monotonic()
-    _finish(plan, tmp_path / "whole", log)
-    took = time.monotonic() - started
-    rng, out = random.Random(0), tmp_path / "killed"  # noqa: S311 -- moments, not secrets
-    held: list[int] = []
-    for _ in range(2):
-        process = _start(plan, out, log)
-        try:
-            process.wait(rng.uniform(0.4, 0.9) * took)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert _is_alone_gone(process.pid)
-        held.append(_rows(out))
-    _finish(plan, out, log)
-    assert held == sorted(held)  # nothing is lost on the way
-    assert _rows(out) == len(read_plan(plan).cells()) == CELLS
-    assert (out / "results.csv").read_bytes() == (tmp_path / "whole/results.csv").read_bytes()
-
-
 @pytest.mark.parametrize("moment", [0.0, 1.0])
 def test_ctrl_c_while_workers_start(moment: float, plan: Path, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
@@ -118,7 +104,7 @@ def test_ctrl_c_while_workers_start(moment: float, plan: Path, tmp_path: Path) -
     assert _is_alone_gone(process.pid)
 
 
-def test_ctrl_c_stops_cleanly(plan: Path, tmp_path: Path) -> None:
+def test_stopped_and_killed_it_ends_with_the_same_rows(plan: Path, tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     process = _start(plan, out, log)
     while _rows(out) < 3 and process.poll() is None:
@@ -128,7 +114,20 @@ def test_ctrl_c_stops_cleanly(plan: Path, tmp_path: Path) -> None:
     assert log.read_text().splitlines()[-1].startswith("interrupted")
     assert "Traceback" not in log.read_text()
     assert _is_alone_gone(process.pid)
+    held = _rows(out)
     exported = (out / "results.csv").read_text().count("\n") - 1
-    assert 3 <= exported == _rows(out) < CELLS
-    _finish(plan, out, log)
+    assert 3 <= exported == held < CELLS
+
+    process = _start(plan, out, log)
+    while _rows(out) <= held and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()  # whatever it is doing
+    process.wait()
+    assert _is_alone_gone(process.pid)
+    assert held < _rows(out) < CELLS  # nothing is lost, and something is left to do
+
+    assert _start(plan, out, log).wait(300) == 0, log.read_text()
     assert _rows(out) == CELLS
+    whole = tmp_path / "whole"
+    sweep(read_plan(plan), whole, engine=InThisProcess())
+    assert (out / "results.csv").read_bytes() == (whole / "results.csv").read_bytes()

@@ -8,7 +8,7 @@ import pytest
 
 from gradpeel.datasets import Dataset, load
 from gradpeel.errors import InputError
-from gradpeel.sweeps import Cell, measure
+from gradpeel.sweeps import Cell, Measurement, measure
 
 CELL = Cell(dataset="digits", design="soliton-data", weights="independent", batch_size=24)
 SMALL = replace(CELL, neurons=120)
@@ -19,6 +19,11 @@ def digits() -> Dataset:
     return load("digits")
 
 
+@pytest.fixture(scope="module")
+def small(digits: Dataset) -> Measurement:
+    return measure(SMALL, digits)[0]
+
+
 def test_a_cell_is_a_pure_function_of_its_settings(digits: Dataset) -> None:
     np.random.seed(1)  # noqa: NPY002 -- nobody's global generator may matter
     first = measure(SMALL, digits)[0]
@@ -26,10 +31,9 @@ def test_a_cell_is_a_pure_function_of_its_settings(digits: Dataset) -> None:
     assert measure(SMALL, digits)[0] == first
 
 
-def test_it_reaches_the_oracle(digits: Dataset) -> None:
-    found = measure(SMALL, digits)[0]
-    assert found.recovered == found.reachable > 0
-    assert found.false_certificates == found.wrong_labels == found.repeats == found.missed == 0
+def test_it_reaches_the_oracle(small: Measurement) -> None:
+    assert small.recovered == small.reachable > 0
+    assert small.false_certificates == small.wrong_labels == small.repeats == small.missed == 0
 
 
 @pytest.mark.parametrize(
@@ -47,8 +51,10 @@ def test_it_reaches_the_oracle(digits: Dataset) -> None:
     ],
     ids=str,
 )
-def test_settings_reach_the_audit(other: dict[str, Any], digits: Dataset) -> None:
-    assert measure(replace(SMALL, **other), digits)[0] != measure(SMALL, digits)[0]
+def test_settings_reach_the_audit(
+    other: dict[str, Any], small: Measurement, digits: Dataset
+) -> None:
+    assert measure(replace(SMALL, **other), digits)[0] != small
 
 
 def test_the_seed_draws_the_samples_unless_the_first_are_wanted(digits: Dataset) -> None:

@@ -64,7 +64,10 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about itself when it loads torch.func
-            torch.func.jvp(tail, (rows,), (rows,))
+            # What the decoder differentiates: behind the next layer, if there is one. Through that
+            # layer's bias torch would load its compiler first, which takes more than a second.
+            entered = rows if tail.next_layer is None else tail.next_layer(rows)
+            torch.func.jvp(tail.rest, (entered,), (entered,))
     except Exception as error:  # noqa: BLE001 - a model's own forward may raise anything
         return f"the tail has no forward derivative ({shorten(error)})"
     return None
