@@ -29,6 +29,9 @@ from gradpeel.decoder.sample_block import SampleBlock
 
 __all__ = ["KnownSamples"]
 
+_PRODUCT_ROUNDING = 1e-6
+"""Distances that are found by a product have half the digits, relative to the vectors' sizes."""
+
 
 class KnownSamples:
     """Certified samples in the order they were certified."""
@@ -268,12 +271,15 @@ class KnownSamples:
         self, near: Tensor, these: Tensor, error: Tensor, those: Tensor, other: Tensor
     ) -> Tensor:
         """(n, m) mask of near pairs whose root-mean-square distance is within their errors."""
-        first, second = near.nonzero(as_tuple=True)
+        # A product tells distances up to its roundings; only pairs it finds near are subtracted.
+        tolerance = torch.maximum(self._tolerance(error)[:, None], self._tolerance(other))
+        rounding = _PRODUCT_ROUNDING * (rms(these)[:, None] + rms(those))
+        far = torch.cdist(these, those) / max(these.shape[1], 1) ** 0.5
+        first, second = (near & (far <= tolerance + rounding)).nonzero(as_tuple=True)
+        agree = torch.zeros_like(near)
         apart = rms(these[first] - those[second])
-        return near.index_put(
-            (first, second),
-            apart <= self._tolerance(torch.maximum(error[first], other[second])),
-        )
+        agree[first, second] = apart <= tolerance[first, second]
+        return agree
 
 
 def _copies(peeled: SampleBlock) -> int:
