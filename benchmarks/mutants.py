@@ -220,10 +220,10 @@ MUTANTS = (
             Residual,
             "own_pre_activations",
         ),
-        ("test_peeling.py",),
+        ("test_guarantees.py",),
     ),
-    Mutant("Weight", weight_of_a_sample, ("test_unproven.py", "test_one_kind.py")),
-    Mutant("Weight, at every neuron", only_at_its_own_neuron, ("test_peeling.py",)),
+    Mutant("Weight", weight_of_a_sample, ("test_guarantees.py",)),
+    Mutant("Weight, at every neuron", only_at_its_own_neuron, ("test_guarantees.py",)),
     Mutant(
         "Weight, of what cannot be a group",
         partial(limits, anchor=float("inf"), apart=float("inf")),
@@ -243,11 +243,11 @@ MUTANTS = (
     Mutant(
         "Support",
         partial(_always, _none, certificate, "trespassers"),
-        ("test_rescues.py", "test_peeling.py"),
+        ("test_guarantees.py",),
     ),
-    Mutant("Enough evidence", partial(limits, chance=1.0), ("test_peeling.py",)),
+    Mutant("Enough evidence", partial(limits, chance=1.0), ("test_guarantees.py",)),
     Mutant("Enough evidence, parallel gradients", parallel_gradients_count, ("test_unproven.py",)),
-    Mutant("Enough evidence, response", certain_predictions_count, ("test_peeling.py",)),
+    Mutant("Enough evidence, response", certain_predictions_count, ("test_guarantees.py",)),
     Mutant(
         "Structure",
         partial(
@@ -271,14 +271,14 @@ MUTANTS = (
     Mutant(
         "Structure, of one update",
         partial(limits, alien_bias=float("inf")),
-        ("test_peeling.py",),
+        ("test_guarantees.py",),
     ),
     Mutant(
         "Structure, of samples that do not fire alike", alike_is_no_obstacle, ("test_alike.py",)
     ),
-    Mutant("Exactness", partial(limits, exact=float("inf")), ("test_rescues.py",)),
+    Mutant("Exactness", partial(limits, exact=float("inf")), ("test_guarantees.py",)),
     Mutant("Relativity", absolute_errors, ("test_batch_size.py",)),
-    Mutant("Nobody twice", partial(_always, _none, KnownSamples, "knows"), ("test_peeling.py",)),
+    Mutant("Nobody twice", partial(_always, _none, KnownSamples, "knows"), ("test_guarantees.py",)),
     Mutant(
         "Nobody outside the range",
         partial(
@@ -289,7 +289,7 @@ MUTANTS = (
         ),
         ("test_peeling.py",),
     ),
-    Mutant("Trials", every_trial_holds, ("test_rescues.py",)),
+    Mutant("Trials", every_trial_holds, ("test_guarantees.py",)),
     Mutant("Batch size", any_size_is_proven, ("test_batch_size.py",)),
     Mutant(
         "Every look in the trace", partial(only_rounds_that_certify, "trace"), ("test_recovery.py",)
