@@ -11,9 +11,9 @@ Formal guarantees for an accepted candidate that was read from neuron j:
 
 - Firing. It fires at j.
 - Weight. With its label it has the weight of one sample, at *every* neuron that is looked at and
-  hands out the same vector, within `slack` times the tracked error there. What one sample weighs is learned from the
-  update itself, from candidates that cannot be groups (see `gradpeel.decoder.share`); a stated
-  batch size is no evidence.
+  hands out the same vector, within `slack` times the tracked error there. What one sample weighs is
+  learned from the update itself, from candidates that cannot be groups (see
+  `gradpeel.decoder.share`); a stated batch size is no evidence.
 - Groups. With m times that weight it is m copies of one sample: members of a group would be no
   farther than `copies` from it (see `gradpeel.decoder.evidence.groups`). Otherwise it is not
   accepted, but reported as a group.
