@@ -410,6 +410,8 @@ ONCE_WRONG = (
     Cell("low-rank tails", "rank 1, brightness", "photos", "float32", 600, 96, 2),
     Cell("zero biases", "brightness, head 1", "photos", "float32", 300, 64, 3),
     Cell("first layers", "sparse firing, plain", "cifar10", "float64", 400, 96, 2),
+    Cell("outputs", "3", "cifar10", "float32", 128, 24, 7),
+    Cell("outputs", "1", "photos", "float64", 256, 48, 8),
 )
 """Rounds in which something was claimed that is not true; every plan but a quick one has them."""
 

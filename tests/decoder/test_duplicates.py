@@ -94,7 +94,12 @@ def test_everybody_twice_is_the_same_update_as_everybody_once() -> None:
 def test_without_tail_and_labels_they_come_back_once(round_: SmallRound) -> None:
     recovery = peel(round_.model, round_.update, loss=None)
     found = recovered(recovery, round_)
-    assert firsts(round_, 1e-9)[1] <= found
+    clear = firsts(round_, 1e-9)[1]
+    if round_.model[-1].out_features == 2:
+        # All loss gradients are parallel: a narrow layer does not tell samples from mixtures.
+        assert clear <= readable(recovery, round_.x)
+    else:
+        assert clear <= found
     assert not bool(recovery.multiplicities.any())
     assert recovery.rank == len(round_.exposure.distinct)
 

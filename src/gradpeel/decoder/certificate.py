@@ -27,7 +27,9 @@ Formal guarantees for an accepted candidate that was read from neuron j:
   must lie in the column space of the update (see `gradpeel.decoder.evidence.structure`). This is a
   score with a threshold, not a probability.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
-  the update, nearer than `outside` of what random ones would, in enough equations.
+  the update, nearer than `outside` of what random ones would, in enough equations. Where all loss
+  gradients are parallel, it also has no room to be `exact` off without firing other neurons (see
+  `gradpeel.decoder.evidence.parallel`).
 - Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
 - Relativity. Multiplying the whole update by a constant changes no verdict.
 
@@ -57,6 +59,7 @@ from torch import Tensor, nn
 from gradpeel.decoder.candidates import Candidates
 from gradpeel.decoder.evidence.equations import Equations, tail_equations
 from gradpeel.decoder.evidence.groups import radius_of_groups
+from gradpeel.decoder.evidence.parallel import are_parallel, is_pinned
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import Evidence
@@ -273,6 +276,8 @@ def certify_by_structure(
     *,
     layer: nn.Linear | None,
     classes: int,
+    known: Tensor,
+    weighed: bool,
     steady: bool = True,
     trace: float = 0.0,
 ) -> Verdicts:
@@ -284,6 +289,8 @@ def certify_by_structure(
         structure: the column space of the update.
         layer: the next layer, if the activations enter one directly.
         classes: number of classes; no label is found here.
+        known: (m, neurons) sensitivities of the samples that are certified already.
+        weighed: what the candidates weigh is held against the tail besides.
         steady: every neuron that fires has a sensitivity; with dropout it may have none.
         trace: distance from the space that is accepted although the tracked error does not explain
             it, as a trace of another sample.
@@ -321,6 +328,10 @@ def certify_by_structure(
     # As much as lies outside of the space another sample may have added.
     sound = explained & (distance <= LIMITS.most_trace) & (mismatch <= LIMITS.loosest)
     sound &= error <= LIMITS.exact
+    if not weighed and bool(sound.any()):
+        rows = residual.sent.next_rows if by_next else torch.cat([known, c[whole]])
+        if are_parallel(rows[rows.any(1)]):
+            sound &= is_pinned(z, residual, structure)
     accepted = sound & (chance <= LIMITS.chance)
     kinds = Evidence.STRUCTURE | (Evidence.NEXT_LAYER if by_next else Evidence(0))
     return Verdicts(

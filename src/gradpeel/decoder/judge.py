@@ -148,6 +148,8 @@ class Judge:
             self.structure,
             layer=tail.next_layer,
             classes=self._classes,
+            known=self._known.peeled.sensitivities,
+            weighed=self.backward is not None,
             steady=tail.next_layer is not None or tail.unknown is None,
             trace=self._trace_allowed(residual, stage),
         )

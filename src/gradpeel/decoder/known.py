@@ -13,6 +13,8 @@ Only at the end, X = combinations G.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -50,6 +52,8 @@ class KnownSamples:
         """
         self._gradient = gradient
         self._scale = scale
+        # With a nearly linear tail a trace of others that is this small shows in no equation.
+        self._same = max(LIMITS.same, math.sqrt(torch.finfo(gradient.dtype).eps))
         # Samples are compared along a few random directions first.
         some = gaussian(
             width, LIMITS.compare_directions, like=gradient.new_empty(0, dtype=torch.float64)
@@ -253,7 +257,7 @@ class KnownSamples:
         """How far a reading with this error may be from a more exact one, and still be the same."""
         # A vague reading would pass for many samples.
         far = torch.clamp(LIMITS.slack * error, max=LIMITS.vague_reading)
-        return torch.maximum(far, LIMITS.nothing * error).clamp(min=LIMITS.same) * self._scale
+        return torch.maximum(far, LIMITS.nothing * error).clamp(min=self._same) * self._scale
 
     def _near(self, these: Tensor, error: Tensor, those: Tensor, other: Tensor) -> Tensor:
         """(n, m) mask of pairs that may be the same sample, as far as the directions show.

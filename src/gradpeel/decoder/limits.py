@@ -35,7 +35,8 @@ class Limits:
     """Evidence is enough if its equations, counted as far as they are independent, hold to this
     relative precision all together. It is a score, not a probability."""
     same: float = 1e-05
-    """Two samples closer than this, relative to the typical size of an entry, are one."""
+    """Two samples closer than this, or than half the digits of the update, relative to the typical
+    size of an entry, are one."""
     kink: float = 3.0
     """How many times its error a pre-activation may be below or above zero and still be in
     doubt."""
@@ -135,6 +136,10 @@ class Limits:
     """So many equations must be there before sensitivities are said to lie in the space, or not."""
     most_equations: int = 60
     """Equations that count at most: they are not independent to the last one."""
+
+    # Parallel loss gradients.
+    parallel_rows: float = 1e-4
+    """Rows that differ from multiples of each other by no more than this are parallel."""
 
     # Samples that fire alike.
     same_reading: float = 0.0001
