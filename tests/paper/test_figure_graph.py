@@ -155,9 +155,9 @@ def test_samples_that_are_no_pictures_are_circles(digits: Dataset) -> None:
         x_train=digits.x_train.reshape(len(digits.x_train), -1),
         x_test=digits.x_test.reshape(len(digits.x_test), -1),
     )
-    figure = peeling_graph(rows, batch_size=4, neurons=6).figure
+    figure = peeling_graph(rows, batch_size=5, neurons=7).figure
     panels = [axes for axes in figure.axes if axes.lines]
-    assert all(sum(isinstance(p, Circle) for p in axes.patches) == 4 for axes in panels)
+    assert all(sum(isinstance(p, Circle) for p in axes.patches) == 5 for axes in panels)
     assert not any(axes.get_images() for axes in figure.axes)
 
 

@@ -148,10 +148,8 @@ class Radius:
     @property
     def each(self) -> Tensor:
         """(n,) on any of the lines."""
-        return self._on_all([line.apart for line in self.lines])
-
-    def _on_all(self, apart: list[Tensor]) -> Tensor:
-        return torch.where(self.bounded, torch.stack(apart).amax(0), torch.inf)
+        apart = torch.stack([line.apart for line in self.lines]).amax(0)
+        return torch.where(self.bounded, apart, torch.inf)
 
     def if_all(self, agreement: float) -> float:
         """How far members may be apart if every one of these is a group.
@@ -159,14 +157,17 @@ class Radius:
         Then none of a few hinges, counted over all of them, lies between members; and what the
         groups weigh differs from one to the next, because the tail bends differently at each. One
         of them that is no group is enough. The tail may be straight where the members of one group
-        lie, or of a few, but not for many of them.
+        lie, or of a few, but not for many of them; nor do several groups of the same size happen to
+        be such that the few neurons they fire do not see their members differ.
 
         Args:
             agreement: largest relative difference between what they weigh.
         """
         looser = LIMITS.other_lines if self.distinct < LIMITS.many_groups else 1.0
-        apart = [line.if_all(agreement, self.confirmed, looser) for line in self.lines]
-        return float(self._on_all(apart).min())
+        lines = [line.if_all(agreement, self.confirmed, looser) for line in self.lines]
+        several = self.distinct >= LIMITS.fewest_agreeing
+        apart = torch.where(self.bounded | several, torch.stack(lines).amax(0), torch.inf)
+        return float(apart.min())
 
 
 def distance_between(readings: Readings, residual: Residual) -> float:
