@@ -152,7 +152,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
             {"batch_size_stated": None, "batch_size_by_weight": 8, "recovered": 8},
         ),
         (
-            ["--unknown-tail", "--neurons", "600"],
+            ["--unknown-tail", "--data", "digits", "--neurons", "600"],
             {"without_tail": "kept from the decoder", "recovered": 8, "unlabelled": 8},
         ),
         (["--hidden", "20,10"], {"hidden": [20, 10], "recovered": 8}),
