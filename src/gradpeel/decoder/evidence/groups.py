@@ -15,7 +15,7 @@ is, within its error. Two things bound it:
   the candidate.
 
 A candidate that fires a few neurons only is seen by these alone, and samples that differ in all
-else leave the same there: nothing bounds it.
+else leave the same there: nothing bounds it, unless others agree with it.
 
 Assumptions, which the radius rests on: members lie on a line through their mean, one of a few that
 are tried (two exposures of one picture, by a factor, for which without biases no neuron sees the
@@ -165,7 +165,7 @@ class Radius:
         """
         looser = LIMITS.other_lines if self.distinct < LIMITS.many_groups else 1.0
         lines = [line.if_all(agreement, self.confirmed, looser) for line in self.lines]
-        several = self.distinct >= LIMITS.fewest_agreeing
+        several = self.distinct > 1
         apart = torch.where(self.bounded | several, torch.stack(lines).amax(0), torch.inf)
         return float(apart.min())
 
