@@ -14,8 +14,8 @@ is, within its error. Two things bound it:
   another line, where the tail is straighter, so the bound is looser unless the structure confirms
   the candidate.
 
-A candidate that fires a few neurons only is seen by these alone, and samples that differ in all
-else leave the same there: nothing bounds it, unless others agree with it.
+Something that weighs several times as much as a sample and fires a few neurons only is seen by
+these alone, and samples that differ in all else leave the same there: nothing bounds it.
 
 Assumptions, which the radius rests on: members lie on a line through their mean, one of a few that
 are tried (two exposures of one picture, by a factor, for which without biases no neuron sees the
@@ -136,7 +136,7 @@ class Radius:
     Attributes:
         lines: what each of several lines says.
         confirmed: (n,) mask of candidates that lie in the column space of the update.
-        bounded: (n,) mask of candidates that fire enough neurons to be bounded at all.
+        bounded: (n,) mask of candidates that fire enough neurons to be bounded each by itself.
         distinct: so many of the candidates are no readings of the same samples.
     """
 
@@ -157,17 +157,14 @@ class Radius:
         Then none of a few hinges, counted over all of them, lies between members; and what the
         groups weigh differs from one to the next, because the tail bends differently at each. One
         of them that is no group is enough. The tail may be straight where the members of one group
-        lie, or of a few, but not for many of them; nor do several groups of the same size happen to
-        be such that the few neurons they fire do not see their members differ.
+        lie, or of a few, but not for many of them.
 
         Args:
             agreement: largest relative difference between what they weigh.
         """
         looser = LIMITS.other_lines if self.distinct < LIMITS.many_groups else 1.0
         lines = [line.if_all(agreement, self.confirmed, looser) for line in self.lines]
-        several = self.distinct > 1
-        apart = torch.where(self.bounded | several, torch.stack(lines).amax(0), torch.inf)
-        return float(apart.min())
+        return float(torch.stack(lines).amax(0).min())
 
 
 def distance_between(readings: Readings, residual: Residual) -> float:
