@@ -24,6 +24,7 @@ __all__ = [
     "as_tensor",
     "check_data_range",
     "check_dense",
+    "check_effort",
     "check_module",
     "count_not_finite",
     "is_list",
@@ -101,6 +102,16 @@ def check_data_range(data_range: object) -> None:
 
 def _is_end(value: object, open_end: float) -> TypeGuard[float]:
     return is_number(value) or (isinstance(value, float) and value == open_end)
+
+
+def check_effort(effort: object) -> None:
+    """Refuse an effort that is not a number of at least 0.
+
+    Raises:
+        InputError: names the effort.
+    """
+    if not (is_number(effort) and effort >= 0):
+        raise InputError(f"effort={effort!r}: expected a number of at least 0")
 
 
 def check_dense(name: str, tensor: object) -> None:

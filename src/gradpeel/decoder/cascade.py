@@ -23,7 +23,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import check_data_range, check_module
+from gradpeel.checks import check_data_range, check_effort, check_module
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.evidence.structure import Structure
@@ -36,6 +36,10 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows.directions import directions
+from gradpeel.decoder.rows.finding import can_help, find_rows
+from gradpeel.decoder.rows.reading import Isolated, isolate
+from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.decoder.share import Share, learn_share
 from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.state import Look, State
@@ -57,6 +61,7 @@ def peel(
     sample_shape: tuple[int, ...] | None = None,
     data_range: tuple[float, float] | None = None,
     use_next_layer: bool = True,
+    effort: float = 1.0,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
 ) -> Recovery:
@@ -74,6 +79,8 @@ def peel(
             candidate outside it is turned away.
         use_next_layer: also demand that a candidate explains the next layer's gradient, where
             there is one.
+        effort: how long to search, with the row cascade, for samples that no neuron isolates; 0
+            for peeling alone.
         device: where to decode: "cpu", "cuda", "cuda:1", "mps" or "auto", the fastest there is. One
             without float64 leaves it to the CPU. Results are on the CPU always.
         on_round: called after each round.
@@ -93,6 +100,7 @@ def peel(
         sample_shape=sample_shape,
         data_range=data_range,
         use_next_layer=use_next_layer,
+        effort=effort,
         device=device,
     )
     for round_ in peeling:
@@ -118,6 +126,7 @@ class Peeling:
         sample_shape: tuple[int, ...] | None = None,
         data_range: tuple[float, float] | None = None,
         use_next_layer: bool = True,
+        effort: float = 1.0,
         device: str | torch.device = "cpu",
     ) -> None:
         if not isinstance(update, Update):
@@ -125,6 +134,7 @@ class Peeling:
         check_module(model)
         check_loss(loss, may_be_unknown=True)
         check_data_range(data_range)
+        check_effort(effort)
         model, update, where = move(model, update, device)
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
@@ -162,6 +172,8 @@ class Peeling:
         )
         self._ambiguous: set[int] = set()
         self._vague = False
+        self._effort = effort
+        self._searched_with = -1
 
     @property
     def tried(self) -> int:
@@ -175,17 +187,24 @@ class Peeling:
         # Only neurons touched by the last round can have become singletons; the rest need no new
         # look until the cascade stalls.
         touched = everywhere = torch.ones_like(state.residual.quiet)
-        self._learn_share(find(state.residual, everywhere, self._direction))
-        if self._loss is not None and self._share is None:
-            return  # nobody has the direction of any label
+        self._learn_share(find(state.residual, everywhere, self._direction), state.residual)
         stage = Stage.STRICT
+        # Nobody may have the direction of any label: then there is nothing to peel.
+        if self._loss is not None and self._share is None:
+            stage = Stage.ROWS
         while True:
             if state.is_explained:
                 if not self._settle_trial():
                     break
                 touched = everywhere
-            look = self._look(touched, stage)
-            chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
+            if stage is Stage.ROWS:
+                rows = self._read_rows()
+                if rows is None:
+                    break
+                look, chosen, combinations = rows
+            else:
+                look, combinations = self._look(touched, stage), None
+                chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
             if not len(chosen):
                 state.log(look, chosen, stage)
                 touched, harder = everywhere, self._after_a_stall(stage)
@@ -193,7 +212,7 @@ class Peeling:
                     break
                 stage = harder
                 continue
-            new, touched = state.enter(look, chosen, stage)
+            new, touched = state.enter(look, chosen, stage, combinations)
             stage = Stage.STRICT
             yield state.trace[-1]
             # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
@@ -243,15 +262,60 @@ class Peeling:
                 return stage
         if stage < self._judge.last_stage:
             return Stage(stage + 1)
-        return Stage.STRICT if self._settle_trial() else None
+        if stage is Stage.ROWS:
+            return None
+        return Stage.STRICT if self._settle_trial() else Stage.ROWS
 
-    def _learn_share(self, readings: Readings) -> None:
+    def _read_rows(self) -> tuple[Look, Tensor, Tensor] | None:
+        """Look for samples that no neuron isolates.
+
+        Returns:
+            What was seen of them, the indices of those that are certified, and these as
+            combinations of the weight gradient's rows; None where not all of them were found.
+        """
+        state, tail = self._state, self._target.tail
+        if not self._effort or self._searched_with == len(state.known):
+            return None
+        self._searched_with = len(state.known)
+        space = RowSpace.of(state.residual)
+        if space is None or not can_help(space):
+            return None
+        layer = tail.next_layer
+        width = 0 if layer is None else layer.out_features
+        rows = find_rows(
+            state.residual,
+            space,
+            weight=None if layer is None else layer.weight,
+            directions=lambda a: directions(a, state.residual, width=width, backward=self._unit),
+            effort=self._effort,
+        )
+        isolated = isolate(rows, state.residual, layer) if rows.are_all else None
+        if isolated is None:
+            return None
+        look = self._look_at(isolated)
+        chosen = self._choose(look, isolated)
+        combinations = state.known.beyond(isolated.combinations_of(look.candidates.neurons[chosen]))
+        return look, chosen, combinations
+
+    def _look_at(self, isolated: Isolated) -> Look:
+        """Look at samples that stand alone once all others are taken out."""
+        readings = find(isolated.residual, isolated.owner >= 0, self._direction)
+        if not len(self._state.known):
+            # Mixtures told neither what a sample weighs nor how far two of them are apart.
+            self._learn_share(readings, isolated.residual)
+        candidates, verdicts = self._judge.judge(readings, isolated.residual, Stage.STRICT)
+        confirmed = isolated.confirms(candidates.neurons, verdicts.peeled)
+        verdicts = replace(verdicts, accepted=verdicts.accepted & confirmed)
+        return self._seen(readings, (candidates, verdicts))
+
+    def _learn_share(self, readings: Readings, residual: Residual) -> None:
         """Set up the simulation, with the weight that one sample has in this update.
 
         Args:
-            readings: the candidates of the whole update.
+            readings: candidates of the whole update.
+            residual: where they are read.
         """
-        judge, residual = self._judge, self._state.residual
+        judge = self._judge
         judge.watch(readings, residual)
         if self._loss is None:
             return
@@ -326,7 +390,9 @@ class Peeling:
             self._refine(again=True)
         return True
 
-    def _choose(self, look: Look, *, speculate: bool) -> Tensor:
+    def _choose(
+        self, look: Look, isolated: Isolated | None = None, *, speculate: bool = False
+    ) -> Tensor:
         """Indices of accepted candidates that are new, distinct and within the declared range."""
         known, candidates, verdicts = self._state.known, look.candidates, look.verdicts
         chosen = verdicts.accepted.nonzero()[:, 0]
@@ -339,8 +405,11 @@ class Peeling:
             chosen = best[None] if float(chance[best]) <= LIMITS.speculative else chosen
         chosen = self._new(candidates, verdicts, chosen)
         if self._range is not None:
-            own = self._state.residual.bias[candidates.neurons[chosen]]
-            rows = known.read(candidates, chosen, own)
+            neurons = candidates.neurons[chosen]
+            if isolated is None:
+                rows = known.read(candidates, chosen, self._state.residual.bias[neurons])
+            else:
+                rows = known.expand(known.beyond(isolated.combinations_of(neurons)))
             chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
         return chosen
 

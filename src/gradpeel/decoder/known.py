@@ -126,6 +126,7 @@ class KnownSamples:
         *,
         number: int,
         stage: Stage,
+        combinations: Tensor | None = None,
     ) -> SampleBlock:
         """Enter the chosen candidates; returns what to subtract.
 
@@ -136,8 +137,12 @@ class KnownSamples:
             own: (n,) the residual bias at the neuron that each was read from.
             number: of the round.
             stage: how hard it was looked.
+            combinations: (n, neurons) the samples as combinations of the weight gradient's rows, if
+                they are not what their neurons hand out.
         """
         peeled = verdicts.peeled.pick(chosen)
+        if combinations is not None:
+            self._combinations = torch.cat([self.combinations(), combinations])
         self._entered.append(peeled)
         self._copies += _copies(peeled)
         self._along = torch.cat([self._along, peeled.coordinates @ self._directions])
@@ -219,9 +224,14 @@ class KnownSamples:
             self._combinations = torch.cat([self._combinations, self._substitute(done)])
         return self._combinations
 
-    def rows(self) -> Tensor:
-        """(n, features) the certified samples at the target's input."""
-        return combine(self.combinations(), self._gradient)
+    def beyond(self, combinations: Tensor) -> Tensor:
+        """(n, neurons) combinations of what is left of the gradient, as such of what was sent."""
+        taken = combinations @ self.peeled.sensitivities.T
+        return combinations - taken @ self.combinations()
+
+    def expand(self, combinations: Tensor) -> Tensor:
+        """(n, features) samples at the target's input, given as combinations (n, neurons)."""
+        return combine(combinations, self._gradient)
 
     def _substitute(self, done: int) -> Tensor:
         """The samples from the `done`-th on, given those before."""

@@ -145,6 +145,45 @@ class Limits:
     same_reading: float = 0.0001
     """Readings this near to each other are of one sample, however exact they are."""
 
+    # The row cascade.
+    row_most_rank: float = 0.4
+    """Unknown samples, relative to the neurons that carry anything, up to which their rows can
+    stand out: about half of the neurons are silent."""
+    row_batch: int = 128
+    """Seeds that are searched from at once."""
+    row_seeds: int = 256
+    """Seeds that are tried at most, for each unknown sample."""
+    row_patience: int = 8
+    """Batches of seeds without a new row after which the search gives up."""
+    row_patience_at_first: int = 4
+    """The same before any row was found."""
+    row_slower: float = 3.0
+    """A search that is stuck is damped by so much more, and takes as many more steps."""
+    row_steps: int = 100
+    """Reflections from a seed."""
+    row_end_steps: int = 5
+    """Projections after them."""
+    row_fit_steps: int = 3
+    """Conjugate gradients for the direction at the next layer, in every reflection."""
+    row_start_steps: int = 30
+    """Projections that make a start where nothing is known of the next layer."""
+    row_gap: float = 0.05
+    """Largest relative distance between the two sets at the end of a search that led somewhere."""
+    row_polish_steps: int = 12
+    """How often neurons that are not silent are left out."""
+    row_outlier: float = 8.0
+    """How many times the median of silent neurons one of them may be, in units of its error."""
+    row_spare: int = 8
+    """Silent neurons beyond the rank that a row must have."""
+    row_error: float = 0.003
+    """Largest relative error of a row."""
+    row_same_guess: float = 1e-04
+    """Guesses whose cosine is nearer to 1 than this are of the same row."""
+    row_same: float = 1e-09
+    """The same for rows."""
+    row_neurons: int = 4
+    """Neurons at which a sample is read once all others are taken out."""
+
     # The certificate.
     least_part: float = 0.001
     """Sensitivities below this part of the typical one are none."""

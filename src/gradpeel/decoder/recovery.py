@@ -23,6 +23,8 @@ class Stage(IntEnum):
     """Its gradient may be that of several copies, or anything: what counts is the structure."""
     SPECULATIVE = 2
     """A trace of one with next to no gradient may be left in it, or little speaks for it yet."""
+    ROWS = 3
+    """No neuron isolates it: it was read by the row cascade."""
 
 
 @dataclass(frozen=True)

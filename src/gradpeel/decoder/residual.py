@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -146,6 +146,19 @@ class Residual:
         self.subtract(peeled)
         self.bias_error, self.row_error = bias_error, row_error
         self._settle(torch.ones_like(self.quiet))
+
+    @property
+    def left(self) -> Sent:
+        """What is left of the update, as if it had been sent like this."""
+        return replace(
+            self.sent,
+            rows=self.rows,
+            bias=self.bias,
+            next_rows=self.next_rows,
+            bias_error=self.bias_error,
+            row_error=self.row_error,
+            next_error=self.next_error,
+        )
 
     def clone(self) -> Residual:
         """A copy that can be changed by itself."""

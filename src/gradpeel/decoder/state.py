@@ -74,13 +74,29 @@ class State:
         )
         return bool(hidden.any())
 
-    def enter(self, look: Look, chosen: Tensor, stage: Stage) -> tuple[SampleBlock, Tensor]:
-        """Subtract chosen candidates; returns them, and the mask of neurons that this touched."""
+    def enter(
+        self, look: Look, chosen: Tensor, stage: Stage, combinations: Tensor | None = None
+    ) -> tuple[SampleBlock, Tensor]:
+        """Subtract chosen candidates; returns them, and the mask of neurons that this touched.
+
+        Args:
+            look: what was seen of candidates.
+            chosen: (n,) indices of those to subtract.
+            stage: how hard it was looked.
+            combinations: (n, neurons) the chosen as combinations of the weight gradient's rows, if
+                they are not what their neurons hand out.
+        """
         if stage is Stage.SPECULATIVE and not self.on_trial:
             self._trusted = self.known.values()
         own = self.residual.bias[look.candidates.neurons[chosen]]
         block = self.known.add(
-            look.candidates, look.verdicts, chosen, own, number=self._number, stage=stage
+            look.candidates,
+            look.verdicts,
+            chosen,
+            own,
+            number=self._number,
+            stage=stage,
+            combinations=combinations,
         )
         touched = self.residual.subtract(block)
         self.log(look, chosen, stage)

@@ -24,7 +24,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.residual import Residual, Sent
 
-__all__ = ["Structure"]
+__all__ = ["Structure", "null_vector"]
 
 _BLOCK = 64
 """Directions looked for at once where nobody says how many there are."""
@@ -50,8 +50,13 @@ class Structure:
     @property
     def rank(self) -> int | None:
         """Number of distinct samples; None where it cannot be told."""
-        self._find_signal()
+        self.signal()
         return self._rank
+
+    @property
+    def live(self) -> Tensor:
+        """(neurons,) mask of neurons that carry anything."""
+        return self._live
 
     @property
     def free(self) -> Tensor:
@@ -153,7 +158,7 @@ class Structure:
         """
         live, sharp = self._live, c.clone()
         error, spare = c.new_full((len(c),), torch.inf), c.new_zeros(len(c))
-        basis = self._find_signal() if len(c) else None
+        basis = self.signal() if len(c) else None
         if basis is None:
             return sharp, error, spare
         for i in range(len(c)):
@@ -174,7 +179,7 @@ class Structure:
             spare = int((~on).sum()) - basis.shape[1]
             found, error = weight, weight.new_tensor(torch.inf)
             if spare > 0:
-                vector, error = _null_vector(basis, on)
+                vector, error = null_vector(basis, on)
                 found = torch.where(on, basis @ vector * weight, 0.0)
                 # It is exact in units of each neuron's error: large errors are large ones.
                 error = error * (found[on] / weight[on]).norm() * weight[on].norm()
@@ -239,8 +244,11 @@ class Structure:
                 return basis
         return None
 
-    def _find_signal(self) -> Tensor | None:
-        """The basis without the columns that span nothing but noise; also finds the rank."""
+    def signal(self) -> Tensor | None:
+        """(live, rank) orthonormal columns that span the samples' part of the space.
+
+        Neurons are weighted by their errors. None where the space is all there is.
+        """
         basis = self._find_basis()
         if basis is not None and self._signal is None:
             left, values, _ = torch.linalg.svd(basis.T @ self._weighted_rows(), full_matrices=False)
@@ -268,11 +276,16 @@ def _rank(values: Tensor, noise: float) -> int:
     return above
 
 
-def _null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
+def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     """The combination of columns that is smallest where `on` is not, by inverse iteration.
 
-    Returns it with its error, the ratio of the smallest two singular values: how well it stands
-    out.
+    Args:
+        basis: (neurons, rank) orthonormal columns.
+        on: (neurons,) mask.
+
+    Returns:
+        (rank,) the combination, and its error: the ratio of the smallest two singular values, how
+        well it stands out.
     """
     # Columns are orthonormal, so the Gram matrix of the silent rows follows from the firing ones,
     # which are fewer. Its smallest eigenvalue is zero up to rounding, of either sign.

@@ -1,0 +1,131 @@
+"""The cascade itself: rows that are found make the search for the others easier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows.polish import polish
+from gradpeel.decoder.rows.search import ByNextLayer, BySilence, Guess, search
+from gradpeel.decoder.rows.seeds import Seeds
+from gradpeel.decoder.rows.space import RowSpace
+
+__all__ = ["Rows", "can_help", "find_rows"]
+
+Directions = Callable[[Tensor], Tensor]
+"""From the activations (n, neurons) of mixtures to directions (n, several, next width) that the
+loss gradients of such samples may have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of the sensitivities that were found, each up to a factor.
+
+    Attributes:
+        space: the space that they were found in.
+        rows: (n, live) unit vectors, in units of the error; zero where a sample is silent.
+        error: (n,) their relative errors.
+        tried: number of seeds.
+    """
+
+    space: RowSpace
+    rows: Tensor
+    error: Tensor
+    tried: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def are_all(self) -> bool:
+        """Whether every unknown sample has its row."""
+        return len(self) == self.space.rank
+
+
+def can_help(space: RowSpace) -> bool:
+    """Whether so few samples are unknown that their rows can stand out."""
+    return space.rank <= LIMITS.row_most_rank * len(space.unit)
+
+
+def find_rows(
+    residual: Residual,
+    space: RowSpace,
+    *,
+    weight: Tensor | None,
+    directions: Directions,
+    effort: float,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Rows:
+    """Search for the rows of all unknown samples.
+
+    Args:
+        residual: what is left of the update.
+        space: its column space.
+        weight: (next width, neurons) of the next layer, if the activations enter one directly.
+        directions: that loss gradients may have there.
+        effort: how long to search; 1 is enough as a rule.
+        on_progress: called with the number of rows found, and of all there are.
+    """
+    seeds = Seeds(residual, space)
+    kind = BySilence(space) if weight is None else ByNextLayer(space, weight)
+    scale = space.error / space.unit  # from units of the error to those of the search
+    rows = space.exact.new_zeros(0, len(space.unit))
+    error, tried, stale = rows.sum(1), 0, 0
+    most = effort * LIMITS.row_seeds * space.rank
+    while len(rows) < space.rank and tried < most:
+        # A search that finds nothing new goes more slowly, then gives up.
+        patience = LIMITS.row_patience if len(rows) else LIMITS.row_patience_at_first
+        if stale >= effort * patience:
+            break
+        slower = LIMITS.row_slower if stale >= patience // 2 else 1.0
+        z = seeds.draw(LIMITS.row_batch, _normalised(rows * scale))
+        guess = search(
+            space,
+            kind,
+            (z > 0)[:, space.live],
+            directions(z.relu()),
+            steps=int(LIMITS.row_steps * slower),
+            slower=slower,
+        )
+        found, off = _new_rows(space, guess, rows)
+        rows, error = torch.cat([rows, found]), torch.cat([error, off])
+        tried += len(z)
+        stale = 0 if len(found) else stale + 1
+        if on_progress is not None:
+            on_progress(len(rows), space.rank)
+    return Rows(space, rows, error, tried)
+
+
+def _new_rows(space: RowSpace, guess: Guess, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows that some guesses lead to and that are not known, with their errors."""
+    near = (guess.gap <= LIMITS.row_gap).nonzero()[:, 0]
+    # In units of the error, where rows are compared.
+    vectors = _normalised(guess.rows[near].double() * (space.unit / space.error))
+    fresh = _distinct(vectors, known, LIMITS.row_same_guess)
+    rows, silent, error = polish(space, guess.silent[near[fresh]])
+    rows = _normalised(torch.where(silent, 0.0, rows))
+    good = (error <= LIMITS.row_error).nonzero()[:, 0]
+    good = good[_distinct(rows[good], known, LIMITS.row_same)]
+    return rows[good], error[good]
+
+
+def _distinct(vectors: Tensor, known: Tensor, same: float) -> Tensor:
+    """Indices of unit vectors that are none of the known ones, nor an earlier one of them."""
+    limit = 1.0 - same
+    new = ~((vectors @ known.T).abs() > limit).any(1)
+    alike = (vectors @ vectors.T).abs() > limit
+    chosen: list[int] = []
+    for i in new.nonzero()[:, 0].tolist():
+        if not bool(alike[i, chosen].any()):
+            chosen.append(i)
+    return torch.tensor(chosen, dtype=torch.long, device=vectors.device)
+
+
+def _normalised(vectors: Tensor) -> Tensor:
+    unit: Tensor = torch.nn.functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
+    return unit

@@ -1,0 +1,53 @@
+"""The column space of an update over neurons, in which the row of every sample lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradpeel.decoder.evidence.structure import Structure
+from gradpeel.decoder.residual import Residual
+
+__all__ = ["RowSpace"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowSpace:
+    """The space that the rows of all unknown samples span, over neurons that carry anything.
+
+    Attributes:
+        live: (neurons,) mask of those neurons.
+        unit: (live,) what an entry of a row is divided by in the search. The square root of a
+            neuron's error is half-way between no weights, where a few neurons that everybody fires
+            outweigh the others, and weights by errors, where those that hardly anybody fires do.
+        basis: (live, rank) orthonormal columns that span the space in those units.
+        error: (live,) error of each neuron's gradient.
+        exact: (live, rank) orthonormal columns in units of the error, where noise is the same
+            everywhere.
+    """
+
+    live: Tensor
+    unit: Tensor
+    basis: Tensor
+    error: Tensor
+    exact: Tensor
+
+    @property
+    def rank(self) -> int:
+        """Number of samples that are unknown, copies counted once."""
+        return self.basis.shape[1]
+
+    @classmethod
+    def of(cls, residual: Residual) -> RowSpace | None:
+        """The space of what is left of an update; None where it is all there is, or nothing."""
+        structure = Structure(residual.left)
+        exact = structure.signal()
+        if exact is None or not exact.shape[1]:
+            return None
+        live = structure.live
+        error = residual.row_error[live]
+        unit = error.sqrt()
+        basis = torch.linalg.qr(exact * unit[:, None]).Q
+        return cls(live, unit, basis, error, exact)
