@@ -77,6 +77,7 @@ def measure(cell: Cell, data_dir: Path, neurons: int) -> Row:
         noise=condition.noise,
         state_batch_size=condition.state_batch_size,
         know_tail=condition.know_tail,
+        effort=0.0,
     )
     return Row(**asdict(cell), **asdict(Measurement.of(audit)), seconds=audit.seconds)
 

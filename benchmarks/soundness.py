@@ -115,7 +115,9 @@ def measure(cell: Cell, data_dir: Path, neurons: int) -> Row:
 def decode(null: Null, known: str) -> tuple[int, int, int]:
     """Peel a null: the number of verdicts, of false certificates and of those near a sample."""
     loss, use_next_layer = KNOWN[known]
-    peeling = gp.Peeling(null.model, null.update, loss=loss, use_next_layer=use_next_layer)
+    peeling = gp.Peeling(
+        null.model, null.update, loss=loss, use_next_layer=use_next_layer, effort=0.0
+    )
     for _ in peeling:
         pass
     recovery = peeling.recovery()

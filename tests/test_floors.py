@@ -95,6 +95,7 @@ def measured(
         design=PAPER_METHODS[method].build(batch.auxiliary),
         seed=seed,
         dtype=dtype,
+        effort=0.0,
     )
     return Measurement.of(found)
 

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import as_batch, as_tensor, check_data_range, is_number
+from gradpeel.checks import as_batch, as_tensor, check_data_range, check_effort, is_number
 from gradpeel.client import check_dtype, check_seed, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.limits import LIMITS
@@ -150,6 +150,7 @@ def audit(
     state_batch_size: bool = True,
     know_tail: bool = True,
     data_range: tuple[float, float] | None = None,
+    effort: float = 1.0,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
 ) -> Audit:
@@ -171,6 +172,8 @@ def audit(
         know_tail: whether the decoder knows the loss and the network behind the target; otherwise
             structure and the next layer's gradient are all its evidence, and it knows no labels.
         data_range: smallest and largest possible value of an entry, if the decoder may use it.
+        effort: how long the decoder searches for samples that no neuron isolates, see
+            `gradpeel.peel`; 0 for peeling alone.
         device: where the decoder computes, see `gradpeel.peel`; the client is simulated on the CPU.
         on_round: called after each round of the cascade.
 
@@ -185,6 +188,7 @@ def audit(
     _check(design, seed, dtype, noise)
     check_loss(loss)
     check_data_range(data_range)
+    check_effort(effort)
     target = split(model)
     # Simulated on the CPU, wherever model and data live.
     x = as_batch(x, target.weight.dtype if dtype is None else dtype).cpu()
@@ -215,6 +219,7 @@ def audit(
         loss=loss if know_tail else None,
         sample_shape=tuple(x.shape[1:]),
         data_range=data_range,
+        effort=effort,
         device=device,
     )
     for round_ in peeling:

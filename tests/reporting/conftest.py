@@ -28,6 +28,7 @@ def audited(
         rng=np.random.default_rng(0),
         sample_shape=data.sample_shape,
     )
+    settings = {"effort": 0.0, **settings}
     return audit(model, x, y, design=Passive(), data_range=data.data_range, **settings)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.device_option import DEVICE_HELP
+from gradpeel.cli.decoder_options import DEVICE_HELP, EFFORT_HELP
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -193,6 +193,7 @@ def audit_command(
             rich_help_panel=ATTACK,
         ),
     ] = False,
+    effort: Annotated[float, typer.Option(help=EFFORT_HELP, rich_help_panel=ATTACK)] = 1.0,
     seed: Annotated[
         int,
         typer.Option(
@@ -297,6 +298,7 @@ def audit_command(
                 noise=noise,
                 state_batch_size=not unknown_batch_size,
                 know_tail=not unknown_tail,
+                effort=effort,
                 device=device,
                 on_round=on_round,
             )
@@ -307,6 +309,7 @@ def audit_command(
             "scaling": features.value,
             "shuffle": shuffle,
             "label_smoothing": label_smoothing,
+            "effort": effort,
             **_settings(result.design),
         }
         if folder is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.device_option import DEVICE_HELP
+from gradpeel.cli.decoder_options import DEVICE_HELP, EFFORT_HELP
 from gradpeel.cli.loss_options import LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -79,6 +79,7 @@ def peel_command(
             show_default="unknown",
         ),
     ] = None,
+    effort: Annotated[float, typer.Option(help=EFFORT_HELP)] = 1.0,
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
     samples: Annotated[
         Path | None,
@@ -137,7 +138,13 @@ def peel_command(
         started = time.perf_counter()
         with watch(sent.batch_size) as on_round:
             recovery = peel(
-                model, sent, loss=loss, data_range=bounds, device=device, on_round=on_round
+                model,
+                sent,
+                loss=loss,
+                data_range=bounds,
+                effort=effort,
+                device=device,
+                on_round=on_round,
             )
         seconds = time.perf_counter() - started
         if folder is not None:

@@ -34,7 +34,7 @@ from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.known import KnownSamples
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
-from gradpeel.decoder.recovery import Evidence, Recovery, Round, Stage
+from gradpeel.decoder.recovery import Evidence, Recovery, Round, RowCount, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.directions import directions
 from gradpeel.decoder.rows.finding import can_help, find_rows
@@ -174,6 +174,7 @@ class Peeling:
         self._vague = False
         self._effort = effort
         self._searched_with = -1
+        self._rows: RowCount | None = None
 
     @property
     def tried(self) -> int:
@@ -278,7 +279,10 @@ class Peeling:
             return None
         self._searched_with = len(state.known)
         space = RowSpace.of(state.residual)
-        if space is None or not can_help(space):
+        if space is None:
+            return None
+        if not can_help(space):
+            self._rows = RowCount(0, space.rank, searched=False)
             return None
         layer = tail.next_layer
         width = 0 if layer is None else layer.out_features
@@ -289,7 +293,8 @@ class Peeling:
             directions=lambda a: directions(a, state.residual, width=width, backward=self._unit),
             effort=self._effort,
         )
-        isolated = isolate(rows, state.residual, layer) if rows.are_all else None
+        self._rows = RowCount(len(rows), space.rank)
+        isolated = isolate(rows, state.residual, layer)
         if isolated is None:
             return None
         look = self._look_at(isolated)
@@ -466,6 +471,7 @@ class Peeling:
                 everywhere=Evidence(0) if self._range is None else Evidence.RANGE,
                 vague=self._vague,
                 ambiguous=self._ambiguous,
+                rows=self._rows,
             )
         )
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from gradpeel.decoder.known import KnownSamples
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches, combine, gaussian
-from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery
+from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery, RowCount
 from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.decoder.share import Share
@@ -52,6 +52,7 @@ class Ending:
         everywhere: evidence that all samples have.
         vague: something was too inexact to be certified.
         ambiguous: sources of samples that the structure cannot tell from mixtures after all.
+        rows: how far the row cascade came, if it was tried.
     """
 
     target: Target
@@ -67,6 +68,7 @@ class Ending:
     everywhere: Evidence
     vague: bool
     ambiguous: set[int]
+    rows: RowCount | None
 
 
 def finish(end: Ending) -> Recovery:
@@ -112,6 +114,7 @@ def finish(end: Ending) -> Recovery:
         batch_size=account.size,
         share=end.share.value if end.share is not None and end.share.proven else None,
         rank=end.rank,
+        rows=end.rows,
         explained=max(0.0, 1.0 - account.gap),
         mismatch=account.mismatch,
         faint=account.reproduced and not account.complete,
@@ -327,4 +330,14 @@ def _why(end: Ending, residual: Residual, account: _Account) -> str:
         ),
         (True, f"no neuron isolates one of {rest}"),
     )
-    return next(reason for holds, reason in reasons if holds)
+    reason = next(reason for holds, reason in reasons if holds)
+    return reason if account.reproduced else reason + _of_rows(end.rows)
+
+
+def _of_rows(rows: RowCount | None) -> str:
+    """What the row cascade has to say of samples that were not found."""
+    if rows is None or rows.found == rows.unknown:
+        return ""
+    if not rows.searched:
+        return f"; {rows.unknown} of them are too many for the row cascade"
+    return f"; the row cascade found {rows.found} of {rows.unknown} rows"

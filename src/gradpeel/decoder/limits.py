@@ -155,15 +155,15 @@ class Limits:
     """Seeds that are tried at most, for each unknown sample."""
     row_patience: int = 8
     """Batches of seeds without a new row after which the search gives up."""
-    row_patience_at_first: int = 4
+    row_patience_at_first: int = 2
     """The same before any row was found."""
-    row_slower: float = 3.0
-    """A search that is stuck is damped by so much more, and takes as many more steps."""
     row_steps: int = 100
-    """Reflections from a seed."""
+    """Reflections from a seed before it is looked where they have led."""
+    row_turns: int = 4
+    """How often that is done."""
     row_end_steps: int = 5
     """Projections after them."""
-    row_fit_steps: int = 3
+    row_fit_steps: int = 5
     """Conjugate gradients for the direction at the next layer, in every reflection."""
     row_start_steps: int = 30
     """Projections that make a start where nothing is known of the next layer."""
@@ -181,6 +181,8 @@ class Limits:
     """Guesses whose cosine is nearer to 1 than this are of the same row."""
     row_same: float = 1e-09
     """The same for rows."""
+    row_left: float = 0.001
+    """Most of an update, relative, that samples without a row may make up."""
     row_neurons: int = 4
     """Neurons at which a sample is read once all others are taken out."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradpeel.decoder.unproven import Unproven
 
-__all__ = ["BatchSize", "Evidence", "Recovery", "Round", "Stage"]
+__all__ = ["BatchSize", "Evidence", "Recovery", "Round", "RowCount", "Stage"]
 
 
 class Stage(IntEnum):
@@ -25,6 +25,21 @@ class Stage(IntEnum):
     """A trace of one with next to no gradient may be left in it, or little speaks for it yet."""
     ROWS = 3
     """No neuron isolates it: it was read by the row cascade."""
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """How far the row cascade came, when it was last tried.
+
+    Attributes:
+        found: rows that were found.
+        unknown: distinct samples that peeling had left.
+        searched: whether it was tried at all: it is not where they are too many.
+    """
+
+    found: int
+    unknown: int
+    searched: bool = True
 
 
 @dataclass(frozen=True)
@@ -166,6 +181,7 @@ class Recovery:
         batch_size: what is known of the number of samples in the batch.
         share: weight of one sample in the update; None where it could not be told.
         rank: number of distinct samples the update is made of at least, where that was asked for.
+        rows: how far the row cascade came; None where peeling sufficed, or nothing else was wanted.
         explained: share of the update (all layers from the target on, by norm; the target alone
             where the tail is unknown) that the samples reproduce, as random directions show.
         mismatch: worst relative gap between the update and the samples' own gradient on the neurons
@@ -198,6 +214,7 @@ class Recovery:
     batch_size: BatchSize
     share: float | None
     rank: int | None
+    rows: RowCount | None
     explained: float
     mismatch: float
     faint: bool
@@ -218,6 +235,13 @@ class Recovery:
     def found(self) -> int:
         """Number of samples of the batch that are certified, all copies counted."""
         return int(self.multiplicities.clamp(min=1).sum())
+
+    @cached_property
+    def found_by_rows(self) -> int:
+        """How many of them no neuron isolated: the row cascade read them."""
+        several = self.multiplicities.clamp(min=1).tolist()
+        found = zip(several, self.stages, strict=True)
+        return sum(copies for copies, stage in found if stage is Stage.ROWS)
 
     @cached_property
     def cascade_length(self) -> int:
@@ -242,6 +266,7 @@ class Recovery:
         return {
             "rounds": self.cascade_length,
             "recovered_by_round": self.by_round,
+            "recovered_by_rows": self.found_by_rows,
             "candidates_tested": self.candidates_tested,
             "batch_size_stated": self.batch_size.stated,
             "batch_size_by_weight": self.batch_size.by_weight,

@@ -11,7 +11,7 @@ from torch import Tensor
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.polish import polish
-from gradpeel.decoder.rows.search import ByNextLayer, BySilence, Guess, search
+from gradpeel.decoder.rows.search import ByNextLayer, BySilence, Guess, RowSet, search
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
 
@@ -72,26 +72,17 @@ def find_rows(
         on_progress: called with the number of rows found, and of all there are.
     """
     seeds = Seeds(residual, space)
-    kind = BySilence(space) if weight is None else ByNextLayer(space, weight)
+    kind: RowSet = BySilence() if weight is None else ByNextLayer(space, weight)
     scale = space.error / space.unit  # from units of the error to those of the search
     rows = space.exact.new_zeros(0, len(space.unit))
     error, tried, stale = rows.sum(1), 0, 0
     most = effort * LIMITS.row_seeds * space.rank
     while len(rows) < space.rank and tried < most:
-        # A search that finds nothing new goes more slowly, then gives up.
         patience = LIMITS.row_patience if len(rows) else LIMITS.row_patience_at_first
         if stale >= effort * patience:
             break
-        slower = LIMITS.row_slower if stale >= patience // 2 else 1.0
         z = seeds.draw(LIMITS.row_batch, _normalised(rows * scale))
-        guess = search(
-            space,
-            kind,
-            (z > 0)[:, space.live],
-            directions(z.relu()),
-            steps=int(LIMITS.row_steps * slower),
-            slower=slower,
-        )
+        guess = search(space, kind, (z > 0)[:, space.live], directions(z.relu()))
         found, off = _new_rows(space, guess, rows)
         rows, error = torch.cat([rows, found]), torch.cat([error, off])
         tried += len(z)
@@ -103,11 +94,10 @@ def find_rows(
 
 def _new_rows(space: RowSpace, guess: Guess, known: Tensor) -> tuple[Tensor, Tensor]:
     """Rows that some guesses lead to and that are not known, with their errors."""
-    near = (guess.gap <= LIMITS.row_gap).nonzero()[:, 0]
     # In units of the error, where rows are compared.
-    vectors = _normalised(guess.rows[near].double() * (space.unit / space.error))
+    vectors = _normalised(guess.rows * (space.unit / space.error))
     fresh = _distinct(vectors, known, LIMITS.row_same_guess)
-    rows, silent, error = polish(space, guess.silent[near[fresh]])
+    rows, silent, error = polish(space, guess.silent[fresh])
     rows = _normalised(torch.where(silent, 0.0, rows))
     good = (error <= LIMITS.row_error).nonzero()[:, 0]
     good = good[_distinct(rows[good], known, LIMITS.row_same)]
@@ -127,5 +117,7 @@ def _distinct(vectors: Tensor, known: Tensor, same: float) -> Tensor:
 
 
 def _normalised(vectors: Tensor) -> Tensor:
-    unit: Tensor = torch.nn.functional.normalize(vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny)
+    unit: Tensor = torch.nn.functional.normalize(
+        vectors, dim=1, eps=torch.finfo(vectors.dtype).tiny
+    )
     return unit

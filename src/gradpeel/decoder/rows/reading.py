@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.decoder.limits import LIMITS
-from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.residual import Residual, rms
 from gradpeel.decoder.rows.finding import Rows
 from gradpeel.decoder.sample_block import SampleBlock, typical
 
@@ -67,7 +67,7 @@ def isolate(rows: Rows, residual: Residual, layer: nn.Linear | None) -> Isolated
     """Solve for the samples, and take all others out where each is to be read.
 
     Args:
-        rows: the rows of all unknown samples.
+        rows: the rows of all unknown samples but perhaps some that add next to nothing.
         residual: what is left of the update.
         layer: the next layer, if the activations enter one directly.
 
@@ -76,6 +76,8 @@ def isolate(rows: Rows, residual: Residual, layer: nn.Linear | None) -> Isolated
     """
     space = rows.space
     live, error = space.live, space.error
+    if not len(rows):
+        return None
     known = torch.cat([residual.rows / residual.scale, residual.bias[:, None]], 1)[live]
     orthogonal, upper = torch.linalg.qr(rows.rows.T)
     if float(upper.diagonal().abs().min()) <= torch.finfo(upper.dtype).eps * len(error):
@@ -83,13 +85,18 @@ def isolate(rows: Rows, residual: Residual, layer: nn.Linear | None) -> Isolated
     solve = torch.linalg.solve_triangular(upper, orthogonal.T, upper=True) / error
     solution = solve @ known
     factor = solution[:, -1:]
-    if bool((factor == 0).any()):
+    left = rms(known - (rows.rows * error).T @ solution)
+    if float(left.norm()) > LIMITS.row_left * float(rms(known).norm()) or bool((factor == 0).any()):
         return None
+    # Who has no row is noise to the others.
+    noisy = residual.clone()
+    noisy.blur(live, left)
+    error = noisy.row_error[live]
     combinations = factor.new_zeros(len(rows), len(live))
     combinations[:, live] = solve / factor
     c = torch.zeros_like(combinations)
-    c[:, live] = rows.rows * factor * error
-    # Noise of one unit per neuron, and what the rows themselves are off by.
+    c[:, live] = rows.rows * factor * space.error
+    # Noise at every neuron, and what the rows themselves are off by.
     off = (1.0 + (rows.error * factor[:, 0]).square().sum() / len(error)).sqrt()
     sample_error = off * (combinations[:, live] * error).norm(dim=1) + residual.resolution
     block = _block(
@@ -100,16 +107,15 @@ def isolate(rows: Rows, residual: Residual, layer: nn.Linear | None) -> Isolated
         sample_error=sample_error,
         row_error=rows.error,
     )
-    owner = _owners(block, residual)
+    owner = _owners(block, noisy)
     c = block.sensitivities
     others = torch.ones_like(c, dtype=torch.bool)
     owned = (owner >= 0).nonzero()[:, 0]
     others[owner[owned], owned] = False
-    alone = residual.clone()
-    alone.subtract(replace(block, sensitivities=c * others, activations=block.activations * others))
+    noisy.subtract(replace(block, sensitivities=c * others, activations=block.activations * others))
     # At all other neurons everybody is taken out: that does not make them silent.
-    alone.quiet = residual.quiet.clone()
-    return Isolated(alone, owner, combinations, c, rows.error)
+    noisy.quiet = residual.quiet.clone()
+    return Isolated(noisy, owner, combinations, c, rows.error)
 
 
 def _block(

@@ -20,6 +20,10 @@ _MOST_PARTS = 3
 """Neurons that are combined at most, once each has been tried by itself."""
 
 
+_STRETCH = (1.0, 1.0, 2.0, 4.0, 8.0)
+"""Mixtures are drawn away from what is common to all of them by some of these factors."""
+
+
 class Seeds:
     """A stream of mixtures, the same every time."""
 
@@ -50,7 +54,11 @@ class Seeds:
         weight = (mix @ self._bias)[:, None]
         tiny = torch.finfo(weight.dtype).tiny
         weight = torch.where(weight.abs() > tiny, weight, tiny)
-        return self._residual.pre_activations((mix @ self._rows) / weight)
+        z = self._residual.pre_activations((mix @ self._rows) / weight)
+        # What mixtures have in common all samples have; by what they differ, samples differ more.
+        usual = z.median(0).values
+        drawn = torch.randint(len(_STRETCH), (count, 1), generator=self._source, device="cpu")
+        return usual + z.new_tensor(_STRETCH)[drawn.to(z.device)] * (z - usual)
 
     def _next(self, count: int) -> Tensor:
         """So many neurons; each once before any comes again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,9 +19,10 @@ class RowSpace:
 
     Attributes:
         live: (neurons,) mask of those neurons.
-        unit: (live,) what an entry of a row is divided by in the search. The square root of a
-            neuron's error is half-way between no weights, where a few neurons that everybody fires
-            outweigh the others, and weights by errors, where those that hardly anybody fires do.
+        unit: (live,) what an entry of a row is divided by in the search. The square root of the
+            size of a neuron's gradient is half-way between no weights, where a few neurons that
+            everybody fires outweigh the others, and equal sizes, where those that hardly anybody
+            fires do.
         basis: (live, rank) orthonormal columns that span the space in those units.
         error: (live,) error of each neuron's gradient.
         exact: (live, rank) orthonormal columns in units of the error, where noise is the same
@@ -42,12 +43,17 @@ class RowSpace:
     @classmethod
     def of(cls, residual: Residual) -> RowSpace | None:
         """The space of what is left of an update; None where it is all there is, or nothing."""
-        structure = Structure(residual.left)
+        left = residual.left
+        # Where nothing is left every row is zero.
+        structure = Structure(
+            replace(left, row_error=torch.where(residual.quiet, 0.0, left.row_error))
+        )
         exact = structure.signal()
         if exact is None or not exact.shape[1]:
             return None
         live = structure.live
         error = residual.row_error[live]
-        unit = error.sqrt()
-        basis = torch.linalg.qr(exact * unit[:, None]).Q
+        size = left.rows[live].norm(dim=1) / left.scale + left.bias[live].abs()
+        unit = torch.maximum(size, error).sqrt()
+        basis = torch.linalg.qr(exact * (error / unit)[:, None]).Q
         return cls(live, unit, basis, error, exact)

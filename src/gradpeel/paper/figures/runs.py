@@ -34,7 +34,8 @@ def audited(dataset: Dataset, design: Design, *, batch_size: int, neurons: int, 
         seed: seeds the network.
     """
     batch = draw_batch(dataset, batch_size)
-    return audit(_network(dataset, neurons, seed), batch.x, batch.y, design=design, seed=seed)
+    model = _network(dataset, neurons, seed)
+    return audit(model, batch.x, batch.y, design=design, seed=seed, effort=0.0)
 
 
 def exposed(
