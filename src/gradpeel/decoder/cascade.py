@@ -36,10 +36,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.recovery import Evidence, Recovery, Round, RowCount, Stage
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.rows.directions import directions
-from gradpeel.decoder.rows.finding import can_help, find_rows
-from gradpeel.decoder.rows.reading import Isolated, isolate
-from gradpeel.decoder.rows.space import RowSpace
+from gradpeel.decoder.rows import Isolated, run_row_cascade
 from gradpeel.decoder.share import Share, learn_share
 from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.state import Look, State
@@ -198,14 +195,10 @@ class Peeling:
                 if not self._settle_trial():
                     break
                 touched = everywhere
-            if stage is Stage.ROWS:
-                rows = self._read_rows()
-                if rows is None:
-                    break
-                look, chosen, combinations = rows
-            else:
-                look, combinations = self._look(touched, stage), None
-                chosen = self._choose(look, speculate=stage is Stage.SPECULATIVE)
+            seen = self._look_and_choose(touched, stage)
+            if seen is None:
+                break
+            look, chosen, combinations = seen
             if not len(chosen):
                 state.log(look, chosen, stage)
                 touched, harder = everywhere, self._after_a_stall(stage)
@@ -223,6 +216,21 @@ class Peeling:
                 touched = everywhere
         if len(state.known) and float(state.known.peeled.sample_error.max()) > self._exact_enough:
             self._refine()
+
+    def _look_and_choose(
+        self, touched: Tensor, stage: Stage
+    ) -> tuple[Look, Tensor, Tensor | None] | None:
+        """Look at the candidates of some neurons, or for samples that no neuron isolates.
+
+        Returns:
+            What was seen, the indices of those to subtract, and these as combinations of the weight
+            gradient's rows where they are not what their neurons hand out; None where nothing was
+            seen.
+        """
+        if stage is Stage.ROWS:
+            return self._read_rows()
+        look = self._look(touched, stage)
+        return look, self._choose(look, speculate=stage is Stage.SPECULATIVE), None
 
     def _look(self, touched: Tensor, stage: Stage) -> Look:
         """Look at the candidates of some neurons, as hard as the stage says."""
@@ -268,39 +276,20 @@ class Peeling:
         return Stage.STRICT if self._settle_trial() else Stage.ROWS
 
     def _read_rows(self) -> tuple[Look, Tensor, Tensor] | None:
-        """Look for samples that no neuron isolates.
-
-        Returns:
-            What was seen of them, the indices of those that are certified, and these as
-            combinations of the weight gradient's rows; None where not all of them were found.
-        """
-        state, tail = self._state, self._target.tail
+        """Look for samples that no neuron isolates, once for what is known."""
+        state = self._state
         if not self._effort or self._searched_with == len(state.known):
             return None
         self._searched_with = len(state.known)
-        space = RowSpace.of(state.residual)
-        if space is None:
-            return None
-        if not can_help(space):
-            self._rows = RowCount(0, space.rank, searched=False)
-            return None
-        layer = tail.next_layer
-        width = 0 if layer is None else layer.out_features
-        rows = find_rows(
-            state.residual,
-            space,
-            weight=None if layer is None else layer.weight,
-            directions=lambda a: directions(a, state.residual, width=width, backward=self._unit),
-            effort=self._effort,
+        self._rows, isolated = run_row_cascade(
+            state.residual, self._target.tail.next_layer, self._unit, effort=self._effort
         )
-        self._rows = RowCount(len(rows), space.rank)
-        isolated = isolate(rows, state.residual, layer)
         if isolated is None:
             return None
         look = self._look_at(isolated)
         chosen = self._choose(look, isolated)
-        combinations = state.known.beyond(isolated.combinations_of(look.candidates.neurons[chosen]))
-        return look, chosen, combinations
+        own = isolated.combinations_of(look.candidates.neurons[chosen])
+        return look, chosen, state.known.beyond(own)
 
     def _look_at(self, isolated: Isolated) -> Look:
         """Look at samples that stand alone once all others are taken out."""

@@ -18,3 +18,57 @@ mixture of samples is such an idea.
 
 Nothing is certified here: that is left to `gradpeel.decoder.certificate`, as for every candidate.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from gradpeel.decoder.recovery import RowCount
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows.directions import directions
+from gradpeel.decoder.rows.finding import can_help, find_rows
+from gradpeel.decoder.rows.reading import Isolated, isolate
+from gradpeel.decoder.rows.space import RowSpace
+from gradpeel.decoder.simulate import Backward
+
+__all__ = ["Isolated", "run_row_cascade"]
+
+
+def run_row_cascade(
+    residual: Residual,
+    layer: nn.Linear | None,
+    unit: Backward | None,
+    *,
+    effort: float,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> tuple[RowCount | None, Isolated | None]:
+    """Search for the rows of all unknown samples, and solve for the samples.
+
+    Args:
+        residual: what is left of the update.
+        layer: the next layer, if the activations enter one directly.
+        unit: the client's backward pass with a share of 1, where it can be simulated.
+        effort: how long to search; 1 is enough as a rule.
+        on_progress: called with the number of rows found, and of all there are.
+
+    Returns:
+        How far it came, None where the update says nothing of rows; and the samples, where the rows
+        determine them.
+    """
+    space = RowSpace.of(residual)
+    if space is None:
+        return None, None
+    if not can_help(space):
+        return RowCount(0, space.rank, searched=False), None
+    width = 0 if layer is None else layer.out_features
+    rows = find_rows(
+        residual,
+        space,
+        weight=None if layer is None else layer.weight,
+        directions=lambda a: directions(a, residual, width=width, backward=unit),
+        effort=effort,
+        on_progress=on_progress,
+    )
+    return RowCount(len(rows), space.rank), isolate(rows, residual, layer)

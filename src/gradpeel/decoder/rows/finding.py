@@ -41,11 +41,6 @@ class Rows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def are_all(self) -> bool:
-        """Whether every unknown sample has its row."""
-        return len(self) == self.space.rank
-
 
 def can_help(space: RowSpace) -> bool:
     """Whether so few samples are unknown that their rows can stand out."""
@@ -82,8 +77,13 @@ def find_rows(
         if stale >= effort * patience:
             break
         z = seeds.draw(LIMITS.row_batch, _normalised(rows * scale))
-        guess = search(space, kind, (z > 0)[:, space.live], directions(z.relu()))
-        found, off = _new_rows(space, guess, rows)
+        found, off = rows[:0], error[:0]
+        # Most seeds come to a row soon, or to one that is known: only if nobody comes to a new one
+        # it is worth while to go on with those that are still on their way.
+        for guess in search(space, kind, (z > 0)[:, space.live], directions(z.relu())):
+            found, off = _new_rows(space, guess, rows)
+            if len(found):
+                break
         rows, error = torch.cat([rows, found]), torch.cat([error, off])
         tried += len(z)
         stale = 0 if len(found) else stale + 1

@@ -60,7 +60,8 @@ class Isolated:
         doubt = peeled.kink != 0
         apart = ((row - c) * ~doubt).norm(dim=1) / row.norm(dim=1)
         off = self.row_error[who] + peeled.sensitivity_error + self.residual.resolution
-        return apart <= (LIMITS.slack * off).clamp(max=LIMITS.outside)
+        agrees: Tensor = apart <= (LIMITS.slack * off).clamp(max=LIMITS.outside)
+        return agrees
 
 
 def isolate(rows: Rows, residual: Residual, layer: nn.Linear | None) -> Isolated | None:

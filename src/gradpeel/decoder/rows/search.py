@@ -14,6 +14,7 @@ All guesses are worked on at once, in float32: what comes out is a guess again, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,12 +44,6 @@ class Guess:
 
     rows: Tensor
     silent: Tensor
-
-    @classmethod
-    def joined(cls, parts: list[Guess]) -> Guess:
-        """The guesses of all parts, in their order."""
-        rows, silent = ([getattr(part, name) for part in parts] for name in ("rows", "silent"))
-        return cls(torch.cat(rows), torch.cat(silent))
 
 
 class RowSet(Protocol):
@@ -117,7 +112,8 @@ class ByNextLayer:
         """Least squares over the neurons that fire, by conjugate gradients from the last v."""
 
         def apply(v: Tensor) -> Tensor:
-            return (fires * (v @ self._weight.T)) @ self._weight
+            back: Tensor = (fires * (v @ self._weight.T)) @ self._weight
+            return back
 
         left = (rows * fires) @ self._weight - apply(v)
         step = better = left @ self._inverse
@@ -164,8 +160,8 @@ class BySilence:
         return rows.abs() < 0.1 * rows.square().mean(1, keepdim=True).sqrt()
 
 
-def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> Guess:
-    """Look for a row near each guess; those that led nowhere are left out.
+def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> Iterator[Guess]:
+    """Look for a row near each guess; now and then, those that have come to one.
 
     Args:
         space: the column space.
@@ -176,19 +172,16 @@ def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> 
     basis = space.basis.float()
     x, state = rows.start(basis, fires, directions)
     x = x / x.norm(dim=1, keepdim=True).clamp(min=_TINY) * math.sqrt(len(basis))
-    found = [Guess(x[:0].double(), fires[:0])]
     for _ in range(LIMITS.row_turns):
         for _ in range(LIMITS.row_steps):
             near, _, state = rows.nearest(x, state)
             x = x + rows.damping * (((2 * near - x) @ basis) @ basis.T - near)
-        # Who is there is sent on; the others go on from where they are.
         guess, gap = _end(basis, rows, x, state)
         there = gap <= LIMITS.row_gap
-        found.append(Guess(guess.rows[there], guess.silent[there]))
+        yield Guess(guess.rows[there], guess.silent[there])
         x, state = x[~there], tuple(part[~there] for part in state)
         if not len(x):
             break
-    return Guess.joined(found)
 
 
 def _end(basis: Tensor, rows: RowSet, x: Tensor, state: State) -> tuple[Guess, Tensor]:
