@@ -149,6 +149,9 @@ class Limits:
     row_most_rank: float = 0.4
     """Unknown samples, relative to the neurons that carry anything, up to which their rows can
     stand out: about half of the neurons are silent."""
+    row_widest_next: float = 0.3
+    """Width of the next layer, relative to the neurons that carry anything, up to which it says
+    what a row looks like where it is not zero."""
     row_batch: int = 128
     """Seeds that are searched from at once."""
     row_seeds: int = 256

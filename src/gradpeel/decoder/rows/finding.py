@@ -67,7 +67,10 @@ def find_rows(
         on_progress: called with the number of rows found, and of all there are.
     """
     seeds = Seeds(residual, space)
-    kind: RowSet = BySilence() if weight is None else ByNextLayer(space, weight)
+    kind: RowSet = BySilence()
+    # A next layer that is about as wide as neurons fire can send back anything.
+    if weight is not None and len(weight) <= LIMITS.row_widest_next * len(space.unit):
+        kind = ByNextLayer(space, weight)
     scale = space.error / space.unit  # from units of the error to those of the search
     rows = space.exact.new_zeros(0, len(space.unit))
     error, tried, stale = rows.sum(1), 0, 0

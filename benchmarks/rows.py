@@ -1,0 +1,349 @@
+"""How far the row cascade reads batches of an untouched network, beside the peeling bound.
+
+    python -m benchmarks.rows --data-dir DIR --out rows.csv --markdown rows-table.md
+    python -m benchmarks.rows --data-dir DIR --suite limits --out limits.csv
+
+DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. The suites:
+
+- goals: batches of 64 and 128 on 1,000 neurons, all data sets, the paper's and PyTorch's start,
+  inputs in [0, 1] and standardised, float64 and float32;
+- large: batches of 256 on 1,000 neurons, and of 512 on 4,096;
+- narrow: layers of 200, 400 and 2,000 neurons on Tiny-ImageNet, where earlier work on exact
+  inversion (SPEAR) reports batches of up to 25;
+- limits: batch size against width, training, noise, deeper tails and nothing known of the tail.
+
+Rows are appended as they come, so an interrupted run resumes; give every version of the code a file
+of its own. The exit code is 1 if anything that was certified is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+import gradpeel as gp
+from benchmarks.cells import load_cached, markdown_table, run
+from gradpeel.datasets.standard import STANDARD
+from gradpeel.networks import mlp
+
+STARTS = ("torch", "paper")
+SCALINGS = ("standardised", "unit")
+TITLES = (
+    "data",
+    "inputs",
+    "start",
+    "setting",
+    "dtype",
+    "N",
+    "B",
+    "batches",
+    "peeling bound",
+    "recovered",
+    "least",
+    "seconds",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One audit.
+
+    Attributes:
+        dataset: name of the data set.
+        scaling: "unit" for inputs in [0, 1], "standardised" for mean 0 and deviation 1.
+        start: of the network: the paper's, or PyTorch's.
+        batch_size: samples in the batch, drawn by the seed.
+        neurons: of the attacked layer.
+        dtype: what the client computes in.
+        seed: draws network and batch.
+        setting: what else is special: "plain", or one of `SETTINGS`.
+    """
+
+    dataset: str
+    scaling: str
+    start: str
+    batch_size: int
+    neurons: int = 1000
+    dtype: str = "float64"
+    seed: int = 0
+    setting: str = "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Cell):
+    """What came back.
+
+    Attributes:
+        bound: samples that peeling the activation grid reaches.
+        recovered: samples that were certified, and are right.
+        by_rows: those of them that the row cascade read.
+        false: certificates that are false, inexact, repeated or have a wrong label.
+        complete: whether the decoder claims to have the whole batch.
+        seconds: of the decoder, on one thread.
+    """
+
+    bound: int
+    recovered: int
+    by_rows: int
+    false: int
+    complete: int
+    seconds: float
+
+    @property
+    def cell(self) -> Cell:
+        """The audit."""
+        names = Cell.__dataclass_fields__
+        return Cell(**{name: value for name, value in asdict(self).items() if name in names})
+
+    def __str__(self) -> str:
+        where = f"{self.dataset} {self.scaling} {self.start} {self.setting} {self.dtype}"
+        return (
+            f"{where} N={self.neurons} B={self.batch_size} seed {self.seed}: {self.recovered} of "
+            f"{self.batch_size}, peeling bound {self.bound}, {self.false} false, "
+            f"{self.seconds:.1f} s"
+        )
+
+
+def _trained(model: nn.Module, x: Tensor, y: Tensor, *, steps: int) -> None:
+    """Train on samples that are not in the batch, in minibatches of 32."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    source = torch.Generator().manual_seed(0)
+    for _ in range(steps):
+        some = torch.randint(len(x), (32,), generator=source)
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x[some]), y[some]).backward()
+        optimiser.step()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is special about a round.
+
+    Attributes:
+        tail: widths of further hidden layers.
+        steps: training steps before the round.
+        noise: on the update.
+        know_tail: the decoder knows loss and tail.
+    """
+
+    tail: tuple[int, ...] = ()
+    steps: int = 0
+    noise: float = 0.0
+    know_tail: bool = True
+
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        "plain": Setting(),
+        "hidden 100": Setting(tail=(100,)),
+        "hidden 500, 100": Setting(tail=(500, 100)),
+        "nothing known of the tail": Setting(know_tail=False),
+        "trained 100 steps": Setting(steps=100),
+        "trained 1000 steps": Setting(steps=1000),
+        "noise 1e-6": Setting(noise=1e-6),
+        "noise 1e-4": Setting(noise=1e-4),
+        "noise 1e-3": Setting(noise=1e-3),
+    }
+)
+
+
+def goals(seeds: int) -> Iterator[Cell]:
+    """Batches of 64 and 128 on 1,000 neurons."""
+    for size in (64, 128):
+        for dtype in ("float64", "float32"):
+            for dataset in STANDARD:
+                yield from _cells(dataset, size, seeds, dtype=dtype)
+
+
+def large(seeds: int) -> Iterator[Cell]:
+    """Batches as large as they can be."""
+    for dataset in STANDARD:
+        yield from _cells(dataset, 256, seeds)
+    for dataset in ("mnist", "fashion_mnist", "cifar10"):
+        yield from _cells(dataset, 512, min(seeds, 2), starts=("torch",), neurons=4096)
+
+
+def narrow(seeds: int) -> Iterator[Cell]:
+    """The widths of earlier work on exact inversion."""
+    for neurons, sizes in (
+        (200, (8, 16, 20, 25, 32, 48)),
+        (400, (25, 50, 100)),
+        (2000, (100, 200)),
+    ):
+        for size in sizes:
+            for dataset in ("imagenet", "cifar10"):
+                yield from _cells(
+                    dataset,
+                    size,
+                    seeds,
+                    starts=("torch",),
+                    scalings=("standardised",),
+                    neurons=neurons,
+                    dtype="float32",
+                )
+
+
+def limits(seeds: int) -> Iterator[Cell]:
+    """Where it stops."""
+    fixed = partial(_cells, starts=("torch",), scalings=("standardised",))
+    for neurons in (250, 500, 1000):
+        for share in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35):
+            for dataset in ("mnist", "cifar10"):
+                yield from fixed(dataset, round(share * neurons), seeds, neurons=neurons)
+    for setting in SETTINGS:
+        for dataset in ("mnist", "cifar10", "harus"):
+            for dtype in ("float64", "float32"):
+                yield from fixed(dataset, 64, seeds, dtype=dtype, setting=setting)
+
+
+SUITES: Mapping[str, Callable[[int], Iterator[Cell]]] = MappingProxyType(
+    {"goals": goals, "large": large, "narrow": narrow, "limits": limits}
+)
+
+
+def _cells(
+    dataset: str,
+    batch_size: int,
+    seeds: int,
+    *,
+    starts: Iterable[str] = STARTS,
+    scalings: Iterable[str] = SCALINGS,
+    neurons: int = 1000,
+    dtype: str = "float64",
+    setting: str = "plain",
+) -> Iterator[Cell]:
+    for start in starts:
+        for scaling in scalings:
+            for seed in range(seeds):
+                yield Cell(
+                    dataset=dataset,
+                    scaling=scaling,
+                    start=start,
+                    batch_size=batch_size,
+                    neurons=neurons,
+                    dtype=dtype,
+                    seed=seed,
+                    setting=setting,
+                )
+
+
+@cache
+def _data(path: Path, scaling: str) -> tuple[Tensor, Tensor, int]:
+    """Training samples (n, features), their labels, and the number of classes."""
+    dataset = load_cached(path)
+    x = torch.as_tensor(np.asarray(dataset.x_train), dtype=torch.float64).flatten(1)
+    if scaling == "standardised":
+        # Pixels that hardly ever change are not blown up.
+        x = (x - x.mean(0)) / (x.std(0) + 0.1 * x.std())
+    return x, torch.as_tensor(np.asarray(dataset.y_train)), dataset.classes
+
+
+def measure(cell: Cell, data_dir: Path) -> Row:
+    """Run one audit."""
+    x, y, classes = _data(data_dir / f"{cell.dataset}.npz", cell.scaling)
+    setting, dtype = SETTINGS[cell.setting], getattr(torch, cell.dtype)
+    order = np.random.default_rng([cell.seed, 1]).permutation(len(x))
+    batch, others = order[: cell.batch_size], order[cell.batch_size :]
+    model = mlp(
+        x.shape[1],
+        classes,
+        (cell.neurons, *setting.tail),
+        rng=np.random.default_rng([cell.seed, 0]),
+        init="paper" if cell.start == "paper" else "torch",
+    ).to(dtype)
+    _trained(model, x[others].to(dtype), y[others], steps=setting.steps)
+    audit = gp.audit(
+        model,
+        x[batch].to(dtype),
+        y[batch],
+        noise=setting.noise,
+        know_tail=setting.know_tail,
+        seed=cell.seed,
+    )
+    score = audit.score
+    wrong_labels = int((score.labels_judged & ~score.labels_right).sum())
+    return Row(
+        **asdict(cell),
+        bound=round(score.oracle_rate * score.batch_size),
+        recovered=score.recovered,
+        by_rows=audit.recovery.found_by_rows,
+        false=score.false_certificates
+        + score.inexact_certificates
+        + score.repeats
+        + score.wrong_multiplicities
+        + wrong_labels,
+        complete=int(audit.recovery.complete),
+        seconds=audit.seconds,
+    )
+
+
+def tabulate(rows: Iterable[Row]) -> Iterator[list[str]]:
+    """Lines of the table: means over seeds."""
+    lines: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        where = (row.dataset, row.scaling, row.start, row.setting, row.dtype)
+        lines.setdefault((*where, row.neurons, row.batch_size), []).append(row)
+    for key, line in lines.items():
+        rates = [row.recovered / row.batch_size for row in line]
+        yield [
+            *map(str, key),
+            str(len(line)),
+            f"{fmean(row.bound / row.batch_size for row in line):.3f}",
+            f"{fmean(rates):.3f}",
+            f"{min(rates):.3f}",
+            f"{fmean(row.seconds for row in line):.1f}",
+        ]
+
+
+def findings(rows: list[Row]) -> Iterator[str]:
+    """What matters in a line each."""
+    yield f"audits: {len(rows)}"
+    yield f"certified and right: {sum(row.recovered for row in rows)}"
+    yield f"certified and wrong in any way: {sum(row.false for row in rows)}"
+    yield f"read by the row cascade: {sum(row.by_rows for row in rows)}"
+    yield f"below the peeling bound: {sum(row.recovered < row.bound for row in rows)} audits"
+    whole = sum(row.recovered == row.batch_size for row in rows)
+    yield f"batches recovered whole: {whole}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--suite", choices=[*SUITES], default="goals")
+    parser.add_argument("--out", type=Path, default=Path("rows.csv"))
+    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    one = partial(measure, data_dir=given.data_dir)
+    cells = SUITES[given.suite](given.seeds)
+    rows = run(cells, one, given.out, Row, workers=given.workers)
+    lines = list(tabulate(rows))
+    table = Table(*TITLES)
+    for line in lines:
+        table.add_row(*line)
+    Console(width=160).print(table)
+    for finding in findings(rows):
+        print(finding)
+    if given.markdown:
+        given.markdown.write_text(markdown_table(TITLES, lines), encoding="utf-8")
+    sys.exit(1 if any(row.false for row in rows) else 0)
+
+
+if __name__ == "__main__":
+    main()
