@@ -124,7 +124,8 @@ def _trained(model: nn.Module, x: Tensor, y: Tensor, *, steps: int) -> None:
     for _ in range(steps):
         some = torch.randint(len(x), (32,), generator=source)
         optimiser.zero_grad()
-        nn.functional.cross_entropy(model(x[some]), y[some]).backward()
+        loss = nn.functional.cross_entropy(model(x[some]), y[some])
+        torch.autograd.backward(loss)
         optimiser.step()
 
 

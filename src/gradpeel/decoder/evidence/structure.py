@@ -179,7 +179,7 @@ class Structure:
             spare = int((~on).sum()) - basis.shape[1]
             found, error = weight, weight.new_tensor(torch.inf)
             if spare > 0:
-                vector, error = null_vector(basis, on)
+                vector, _, error = null_vector(basis, on)
                 found = torch.where(on, basis @ vector * weight, 0.0)
                 # It is exact in units of each neuron's error: large errors are large ones.
                 error = error * (found[on] / weight[on]).norm() * weight[on].norm()
@@ -276,7 +276,7 @@ def _rank(values: Tensor, noise: float) -> int:
     return above
 
 
-def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
+def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The combination of columns that is smallest where `on` is not, by inverse iteration.
 
     Args:
@@ -284,8 +284,8 @@ def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
         on: (neurons,) mask.
 
     Returns:
-        (rank,) the combination, and its error: the ratio of the smallest two singular values, how
-        well it stands out.
+        (rank,) the combination, (rank,) the runner-up, and the error: the ratio of the smallest two
+        singular values, how well the first stands out.
     """
     # Columns are orthonormal, so the Gram matrix of the silent rows follows from the firing ones,
     # which are fewer. Its smallest eigenvalue is zero up to rounding, of either sign.
@@ -297,12 +297,12 @@ def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     # Any start will do that is not orthogonal to it.
     start, away = gaussian(2, basis.shape[1], like=basis)
     if int(failed):
-        return start, start.new_tensor(torch.inf)
+        return start, away, start.new_tensor(torch.inf)
     vector = _iterate(factor, start)
     # The runner-up, kept apart from the first.
     other = _iterate(factor, away, away_from=vector)
     silent = basis[~on]
-    return vector, (silent @ vector).norm() / (silent @ other).norm()
+    return vector, other, (silent @ vector).norm() / (silent @ other).norm()
 
 
 def _iterate(factor: Tensor, start: Tensor, away_from: Tensor | None = None) -> Tensor:

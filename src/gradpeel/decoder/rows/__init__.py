@@ -71,4 +71,4 @@ def run_row_cascade(
         effort=effort,
         on_progress=on_progress,
     )
-    return RowCount(len(rows), space.rank), isolate(rows, residual, layer)
+    return RowCount(len(rows), space.rank), isolate(rows, residual)

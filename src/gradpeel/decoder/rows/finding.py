@@ -103,8 +103,11 @@ def _new_rows(space: RowSpace, guess: Guess, known: Tensor) -> tuple[Tensor, Ten
     rows, silent, error = polish(space, guess.silent[fresh])
     rows = _normalised(torch.where(silent, 0.0, rows))
     good = (error <= LIMITS.row_error).nonzero()[:, 0]
-    good = good[_distinct(rows[good], known, LIMITS.row_same)]
-    return rows[good], error[good]
+    rows, error = rows[good], error[good]
+    # Two readings of a row differ by what they are off.
+    off = LIMITS.nothing * float(error.max()) if len(error) else 0.0
+    new = _distinct(rows, known, max(LIMITS.row_same, off**2))
+    return rows[new], error[new]
 
 
 def _distinct(vectors: Tensor, known: Tensor, same: float) -> Tensor:

@@ -41,12 +41,12 @@ def polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     exact = space.exact
-    row = exact[:, 0]
+    row = other = exact[:, 0]
     error = row.new_tensor(torch.inf)
     for _ in range(LIMITS.row_polish_steps):
         if int(silent.sum()) < space.rank + LIMITS.row_spare:
             return row, silent, error.new_tensor(torch.inf)
-        vector, error = null_vector(exact, ~silent)
+        vector, other, error = null_vector(exact, ~silent)
         row = exact @ vector
         size = row.abs()
         usual = size[silent].median()
@@ -54,6 +54,11 @@ def _polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if torch.equal(stays, silent):
             break
         silent = stays
+    # A sum of two rows is zero where both are, and at one neuron more where they cancel: that one
+    # alone would tell it from other sums of them. A row is told from others by many.
+    against = (exact[silent] @ other).square()
+    if float(against.sum().square()) < LIMITS.row_spare * float(against.square().sum()):
+        error = error.new_tensor(torch.inf)
     # Neurons that were left out may be silent just as well.
     silent = row.abs() <= LIMITS.row_outlier * row.abs()[silent].median()
     return row / row.norm(), silent, error

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual, rms
@@ -64,13 +64,12 @@ class Isolated:
         return agrees
 
 
-def isolate(rows: Rows, residual: Residual, layer: nn.Linear | None) -> Isolated | None:
+def isolate(rows: Rows, residual: Residual) -> Isolated | None:
     """Solve for the samples, and take all others out where each is to be read.
 
     Args:
         rows: the rows of all unknown samples but perhaps some that add next to nothing.
         residual: what is left of the update.
-        layer: the next layer, if the activations enter one directly.
 
     Returns:
         The samples, or None where the rows do not determine them.
@@ -104,7 +103,6 @@ def isolate(rows: Rows, residual: Residual, layer: nn.Linear | None) -> Isolated
         residual,
         coordinates=solution[:, :-1] / factor * residual.scale,
         c=c,
-        layer=layer if residual.has_next else None,
         sample_error=sample_error,
         row_error=rows.error,
     )
@@ -124,7 +122,6 @@ def _block(
     *,
     coordinates: Tensor,
     c: Tensor,
-    layer: nn.Linear | None,
     sample_error: Tensor,
     row_error: Tensor,
 ) -> SampleBlock:
@@ -133,10 +130,12 @@ def _block(
     # Where a sample is silent its row is zero up to roundings; if it is not, it is another's.
     fires = z > 0
     c = torch.where(~fires & (c.abs() <= LIMITS.least_part * typical(c)[:, None]), 0.0, c)
-    v = c.new_zeros(len(c), residual.next_rows.shape[1])
-    if layer is not None:
-        for i, on in enumerate(fires):
-            v[i] = torch.linalg.lstsq(layer.weight[:, on].T, c[i, on, None]).solution[:, 0]
+    # At the next layer their gradients add up in the same way, a_j v for each.
+    v = c.new_zeros(len(c), 0)
+    if residual.has_next:
+        weight = 1.0 / residual.next_error.clamp(min=torch.finfo(c.dtype).tiny)
+        there = (residual.next_error > 0)[:, None] * weight[:, None]
+        v = torch.linalg.lstsq(z.relu().T * there, residual.next_rows * there).solution
     off = row_error + residual.resolution
     return SampleBlock(
         coordinates=coordinates,
