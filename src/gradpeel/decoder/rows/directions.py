@@ -21,12 +21,14 @@ def directions(
     Args:
         activations: (n, neurons) of the mixtures.
         residual: what is left of the update.
-        width: of the next layer.
+        width: of the next layer, 0 where there is none.
         backward: the client's backward pass, where it can be simulated.
 
     Returns:
         (n, labels, width).
     """
+    if not width:
+        return activations.new_zeros(len(activations), 0, 0)
     labels = _present(residual, width, backward)
     # Up to a common term, the gradient of a softmax is minus the unit vector of the label.
     every = torch.eye(width, dtype=activations.dtype, device=activations.device)[labels]

@@ -1,0 +1,339 @@
+"""The row cascade: batches in which no neuron stands alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import gradpeel as gp
+from gradpeel.datasets import load
+from gradpeel.decoder import Recovery, peel
+from gradpeel.decoder.evidence.structure import null_vector
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.recovery import RowCount, Stage
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows import run_row_cascade
+from gradpeel.decoder.rows.polish import polish
+from gradpeel.decoder.rows.seeds import Seeds
+from gradpeel.decoder.rows.space import RowSpace
+from gradpeel.errors import InputError
+from gradpeel.losses import MeanSquaredError
+from gradpeel.target import split
+from support import SmallRound, default_model, make_round, recovered, round_of, scaled
+
+
+def crowded(
+    batch: int = 30,
+    *,
+    features: int = 60,
+    neurons: int = 250,
+    classes: int = 6,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    **sent: Any,
+) -> SmallRound:
+    """Standardised samples and a network as PyTorch starts it: everybody fires half of it."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(batch, features, generator=generator, dtype=torch.float64).to(dtype)
+    y = torch.randint(classes, (batch,), generator=generator)
+    return round_of(default_model(features, neurons, classes, seed=seed, dtype=dtype), x, y, **sent)
+
+
+def sensitivities(round_: SmallRound) -> Tensor:
+    """(batch, neurons) the true rows, up to what one sample weighs."""
+    first, _, last = round_.model
+    with torch.no_grad():
+        z = first(round_.x)
+        gradient = torch.softmax(last(z.relu()), 1)
+        gradient[torch.arange(len(z)), round_.y] -= 1
+        rows: Tensor = (gradient @ last.weight) * (z > 0)
+    return rows.double()
+
+
+def residual_of(round_: SmallRound) -> Residual:
+    return Residual(split(round_.model).for_decoding(torch.device("cpu")), round_.update)
+
+
+def whole(recovery: Recovery, round_: SmallRound, *, within: float = 1e-6) -> bool:
+    """Whether all samples are there, and nothing that is not."""
+    return recovered(recovery, round_, within=within) == set(range(len(round_.x)))
+
+
+def test_a_batch_in_which_no_neuron_stands_alone() -> None:
+    round_ = crowded()
+    assert round_.exposure.oracle_rate == 0
+    alone = peel(round_.model, round_.update, effort=0.0)
+    assert len(alone) == 0
+    assert alone.rows is None
+    recovery = peel(round_.model, round_.update)
+    assert whole(recovery, round_, within=1e-9)
+    assert recovery.complete
+    assert recovery.labels.sort().values.tolist() == round_.y.sort().values.tolist()
+    assert set(recovery.stages) == {Stage.ROWS}
+    assert recovery.found_by_rows == recovery.batch_size.proven == 30
+    assert recovery.rows == RowCount(30, 30)
+    assert recovery.cascade_length == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_digits_that_are_standardised(seed: int) -> None:
+    data = load("digits")
+    every = torch.tensor(data.x_train).double().flatten(1)
+    every = (every - every.mean(0)) / (every.std(0) + 0.1 * every.std())
+    some = torch.randperm(len(every), generator=torch.Generator().manual_seed(seed))[:40]
+    model = default_model(64, 400, 10, seed=seed, dtype=torch.float64)
+    round_ = round_of(model, every[some], torch.tensor(data.y_train)[some])
+    assert round_.exposure.reached.sum() < 5
+    assert whole(peel(round_.model, round_.update), round_)
+
+
+def test_peeling_and_rows_feed_each_other() -> None:
+    # A few stand out so far that neurons isolate them; what they leave is read by rows.
+    round_ = make_round(80, 300, 50, 6)
+    alone = peel(round_.model, round_.update, effort=0.0)
+    assert 0 < len(alone) < 50
+    recovery = peel(round_.model, round_.update)
+    assert whole(recovery, round_)
+    assert recovery.found_by_rows == 50 - len(alone)
+    assert [stage is Stage.ROWS for stage in recovery.stages] == sorted(
+        stage is Stage.ROWS for stage in recovery.stages
+    )
+
+
+def test_where_peeling_suffices_nothing_is_searched() -> None:
+    round_ = make_round(60, 200, 10, 6)
+    recovery = peel(round_.model, round_.update)
+    assert recovery.rows is None
+    assert recovery.found_by_rows == 0
+    assert recovery.complete
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.37, 1e3])
+@pytest.mark.parametrize("stated", [30, None, 7])
+def test_the_scale_of_the_update_and_the_stated_size_do_not_matter(
+    factor: float, stated: int | None
+) -> None:
+    round_ = crowded()
+    update = replace(scaled(round_.update, factor), batch_size=stated)
+    assert whole(peel(round_.model, update), round_)
+
+
+def test_float32() -> None:
+    round_ = crowded(dtype=torch.float32)
+    recovery = peel(round_.model, round_.update)
+    assert whole(recovery, round_, within=1e-4)
+    assert recovery.complete
+
+
+@pytest.mark.parametrize("loss", [None, MeanSquaredError()], ids=["nothing known", "mse"])
+def test_without_tail_or_labels(loss: MeanSquaredError | None) -> None:
+    round_ = crowded()
+    recovery = peel(round_.model, round_.update, loss=loss)
+    assert whole(recovery, round_)
+    assert bool((recovery.labels == -1).all())
+
+
+def test_without_the_next_layer() -> None:
+    round_ = crowded(20, neurons=300)
+    first = nn.Sequential(*round_.model[:2])
+    gradients = {n: g for n, g in round_.update.gradients.items() if n.startswith("0.")}
+    recovery = peel(first, replace(round_.update, gradients=gradients), loss=None)
+    assert whole(recovery, round_)
+
+
+def test_a_deeper_tail() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Linear(60, 250), nn.ReLU(), nn.Linear(250, 40), nn.Tanh(), nn.Linear(40, 6)
+        ).double()
+    plain = crowded()
+    round_ = round_of(model, plain.x, plain.y)
+    assert whole(peel(round_.model, round_.update), round_)
+
+
+def test_a_next_layer_that_can_send_back_anything() -> None:
+    round_ = crowded(20, neurons=200, classes=120)
+    assert whole(peel(round_.model, round_.update), round_)
+
+
+@pytest.mark.parametrize("same_label", [True, False])
+def test_copies(same_label: bool) -> None:
+    plain = crowded(24)
+    x = torch.cat([plain.x, plain.x[:3]])
+    y = torch.cat([plain.y, plain.y[:3] if same_label else (plain.y[:3] + 1) % 6])
+    round_ = round_of(plain.model, x, y)
+    recovery = peel(round_.model, round_.update)
+    found = recovered(recovery, round_)
+    # Copies with several labels have no label that explains them all.
+    assert found == set(range(24)) if same_label else found >= set(range(3, 24))
+
+
+def test_a_range_turns_samples_away() -> None:
+    round_ = crowded()
+    largest = round_.x.abs().amax(1)
+    bound = float(largest.median())
+    recovery = peel(round_.model, round_.update, data_range=(-bound, bound))
+    assert recovered(recovery, round_) <= set((largest <= bound).nonzero()[:, 0].tolist())
+
+
+def test_the_same_every_time() -> None:
+    round_ = crowded()
+    first, second = (peel(round_.model, round_.update) for _ in range(2))
+    assert torch.equal(first.samples, second.samples)
+
+
+def test_more_than_the_layer_can_tell_apart() -> None:
+    round_ = crowded(40, neurons=90)
+    recovery = peel(round_.model, round_.update)
+    assert recovery.rows == RowCount(0, 40, searched=False)
+    assert recovery.stopped.endswith("; 40 of them are too many for the row cascade")
+    assert len(recovery) == 0
+
+
+def test_what_was_not_found_is_told() -> None:
+    round_ = crowded(60, features=100, neurons=200)
+    recovery = peel(round_.model, round_.update, effort=0.01)
+    assert recovery.rows is not None
+    assert recovery.rows.found < recovery.rows.unknown == 60
+    found = f"the row cascade found {recovery.rows.found} of 60 rows"
+    assert recovery.stopped.endswith(found)
+
+
+def test_nothing_is_made_of_noise() -> None:
+    round_ = crowded()
+    generator = torch.Generator().manual_seed(3)
+    noise = {
+        name: torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype)
+        for name, gradient in round_.update.gradients.items()
+    }
+    assert len(peel(round_.model, replace(round_.update, gradients=noise))) == 0
+
+
+def test_an_update_of_other_weights() -> None:
+    round_ = crowded()
+    other = default_model(60, 250, 6, seed=5, dtype=torch.float64)
+    assert len(peel(other, round_.update)) == 0
+
+
+def test_progress_is_told() -> None:
+    round_ = crowded()
+    seen: list[tuple[int, int]] = []
+    run_row_cascade(
+        residual_of(round_),
+        split(round_.model).tail.next_layer,
+        None,
+        effort=1.0,
+        on_progress=lambda found, unknown: seen.append((found, unknown)),
+    )
+    assert seen
+    assert seen == sorted(seen)
+    assert seen[-1] == (30, 30)
+
+
+@pytest.mark.parametrize("effort", [-1, "much", float("nan"), True])
+def test_an_effort_is_a_number(effort: Any) -> None:
+    round_ = make_round()
+    with pytest.raises(InputError, match="effort=.*: expected a number of at least 0"):
+        peel(round_.model, round_.update, effort=effort)
+    with pytest.raises(InputError, match="effort=.*: expected a number of at least 0"):
+        gp.audit(round_.model, round_.x, round_.y, effort=effort)
+
+
+def test_every_row_lies_in_the_space() -> None:
+    round_ = crowded()
+    space = RowSpace.of(residual_of(round_))
+    assert space is not None
+    assert space.rank == 30
+    rows = sensitivities(round_)[:, space.live]
+    for basis, unit in ((space.basis, space.unit), (space.exact, space.error)):
+        there = torch.nn.functional.normalize(rows / unit, dim=1)
+        assert (there - (there @ basis) @ basis.T).abs().max() < 1e-10
+
+
+def test_mixtures_without_the_samples_of_known_rows() -> None:
+    round_ = crowded()
+    residual = residual_of(round_)
+    space = RowSpace.of(residual)
+    assert space is not None
+    rows = sensitivities(round_)[:, space.live] / space.unit
+    # With all rows but one known, any mixture is the last sample.
+    z = Seeds(residual, space).draw(5, rows[1:])
+    with torch.no_grad():
+        true = round_.model[0](round_.x[:1])
+    assert torch.allclose(z, true.expand_as(z), atol=1e-6)
+
+
+def test_a_row_is_polished_although_some_neurons_are_wrong() -> None:
+    round_ = crowded()
+    space = RowSpace.of(residual_of(round_))
+    assert space is not None
+    rows = sensitivities(round_)[:, space.live]
+    silent = rows == 0
+    wrong = silent.clone()
+    generator = torch.Generator().manual_seed(0)
+    flipped = torch.rand(wrong.shape, generator=generator) < 0.05
+    wrong ^= flipped
+    found, zero, error = polish(space, wrong)
+    true = torch.nn.functional.normalize(rows / space.error, dim=1)
+    assert ((found * true).sum(1).abs() > 1 - 1e-9).all()
+    assert torch.equal(zero, silent)
+    assert (error < 1e-9).all()
+
+
+def test_a_sum_of_two_rows_is_none() -> None:
+    round_ = crowded(10, neurons=300)
+    space = RowSpace.of(residual_of(round_))
+    assert space is not None
+    rows = sensitivities(round_)[:, space.live]
+    both = (rows[0] == 0) & (rows[1] == 0)
+    # One neuron more, at which some sum of them vanishes.
+    both[int(((rows[0] != 0) & (rows[1] != 0)).nonzero()[0])] = True
+    _, _, ratio = null_vector(space.exact, ~both)
+    assert float(ratio) < LIMITS.row_error
+    assert (polish(space, both[None])[2] > LIMITS.row_error).all()
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(
+    batch=st.integers(2, 60),
+    neurons=st.sampled_from([100, 200, 400]),
+    features=st.sampled_from([20, 70, 300]),
+    classes=st.sampled_from([2, 3, 10, 60]),
+    labels=st.sampled_from(["drawn", "one"]),
+    centre=st.sampled_from([0.0, 0.5, 2.0]),
+    double=st.booleans(),
+    known=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_never_anything_false(
+    batch: int,
+    neurons: int,
+    features: int,
+    classes: int,
+    labels: str,
+    centre: float,
+    double: bool,
+    known: bool,
+    seed: int,
+) -> None:
+    dtype = torch.float64 if double else torch.float32
+    generator = torch.Generator().manual_seed(seed)
+    x = (centre + torch.randn(batch, features, generator=generator)).to(dtype)
+    y = torch.randint(classes, (batch,), generator=generator)
+    if labels == "one":
+        y[:] = y[0]
+    round_ = round_of(default_model(features, neurons, classes, seed=seed, dtype=dtype), x, y)
+    loss = gp.losses.CrossEntropy() if known else None
+    recovery = peel(round_.model, round_.update, loss=loss)
+    found = recovered(recovery, round_, within=1e-2)
+    if recovery.complete:
+        assert len(found) == batch
+    assert len(found) >= len(peel(round_.model, round_.update, loss=loss, effort=0.0))
