@@ -299,7 +299,11 @@ class Peeling:
             self._learn_share(readings, isolated.residual)
         candidates, verdicts = self._judge.judge(readings, isolated.residual, Stage.STRICT)
         confirmed = isolated.confirms(candidates.neurons, verdicts.peeled)
-        verdicts = replace(verdicts, accepted=verdicts.accepted & confirmed)
+        verdicts = replace(
+            verdicts,
+            accepted=verdicts.accepted & confirmed,
+            evidence=tuple(kinds | Evidence.ROW for kinds in verdicts.evidence),
+        )
         return self._seen(readings, (candidates, verdicts))
 
     def _learn_share(self, readings: Readings, residual: Residual) -> None:

@@ -152,7 +152,8 @@ class KnownSamples:
         self.residuals = torch.cat([self.residuals, verdicts.mismatch[chosen]])
         self.chances = torch.cat([self.chances, verdicts.chance[chosen]])
         self.equations = torch.cat([self.equations, verdicts.equations[chosen]])
-        self.isolating += candidates.isolating(chosen)
+        alone = candidates.isolating(chosen) if combinations is None else [()] * len(chosen)
+        self.isolating += alone
         self.evidence += [verdicts.evidence[i] for i in chosen.tolist()]
         self.stages += [stage] * len(chosen)
         return peeled

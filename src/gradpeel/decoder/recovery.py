@@ -136,6 +136,7 @@ class Evidence(Flag):
     STRUCTURE = 4
     FOLLOWERS = 8
     RANGE = 16
+    ROW = 32
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -149,6 +150,7 @@ _WORDS = {
     Evidence.STRUCTURE: "structure",
     Evidence.FOLLOWERS: "what follows from it",
     Evidence.RANGE: "data range",
+    Evidence.ROW: "row of the update",
 }
 
 
@@ -172,9 +174,9 @@ class Recovery:
         evidence: for each the kinds of evidence its certificate rests on.
         stages: for each how hard the cascade had to look for it.
         rounds: (n,) the round each was certified in, from 1.
-        sources: (n,) the neuron each was read from.
+        sources: (n,) the neuron each was read from; the row cascade takes all others out there.
         isolating: for each, the neurons that handed it out at that moment; not always all of them
-            that isolate it on the grid.
+            that isolate it on the grid, and none for what the row cascade read.
         unproven: what was read but not certified, the most credible first.
         trace: all looks at candidates, also those that certified nobody.
         candidates_tested: number of candidates judged in all of them.

@@ -65,7 +65,7 @@ def _comparison(audit: Audit) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    for (name, number), style in zip(rows, ("", "bold", "bold", ""), strict=True):
+    for (name, number), style in zip(rows, ("", "", "bold", "bold", ""), strict=True):
         cells = name, f"{number} of {size}", percent(number / size)
         table.add_row(*(Text(cell, style=style) for cell in cells))
     return table if note is None else Group(table, Text(note))

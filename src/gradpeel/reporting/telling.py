@@ -56,7 +56,10 @@ _WHY = {
     ),
     Outcome.HIDDEN: ("hidden", "reachable only behind one that was not recovered"),
     Outcome.MISSED: ("missed", "reachable, but the decoder stopped short of them"),
-    Outcome.UNREACHED: ("not reached", "no neuron comes to isolate them"),
+    Outcome.UNREACHED: (
+        "not reached",
+        "no neuron comes to isolate them, and the row cascade did not find them",
+    ),
 }
 """What a summary calls samples that were not rebuilt, and why that is so."""
 
@@ -121,26 +124,33 @@ def _precision(audit: Audit) -> str:
 
 
 def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
-    """How many samples a single pass, this attack and any peeling get, and a note where it is odd.
+    """How many samples each way of reading the gradient gets, and a note where that needs one.
 
     Returns:
-        Names with numbers of samples; the second and third are this attack. The note is for a
-        recovery that goes beyond what peeling the activation grid reaches.
+        Names with numbers of samples: a single look, peeling, this attack with proof and in all,
+        and the peeling bound. The note tells of samples beyond that bound.
     """
     score = audit.score
-    reach = round(score.oracle_rate * score.batch_size)
+    bound = round(score.oracle_rate * score.batch_size)
     alone = int((score.readable & audit.exposure.isolated).sum())
+    by_rows = min(audit.recovery.found_by_rows, score.recovered)
     rows = [
-        ("a single pass, no peeling", alone),
+        ("a single look, no peeling", alone),
+        ("peeling, with proof", score.recovered - by_rows),
         ("this attack, with proof", score.recovered),
         ("this attack, with or without proof", score.read),
-        ("peeling can reach", reach),
+        ("peeling bound", bound),
     ]
-    if score.recovered <= reach:
+    if by_rows:
+        others = "No neuron stands alone in this batch." if bound == 0 else ""
+        subject = f"{by_rows} of {counted(score.batch_size, 'sample')}"
+        told = f"{subject} {was(by_rows)} read by the row cascade, which needs no neuron to itself."
+        return rows, f"{others} {told}".strip()
+    if score.recovered <= bound:
         return rows, None
     note = (
-        f"{score.recovered - reach} more than peeling the activation grid: samples with next to no "
-        "gradient stand in the grid, but they cannot hide others."
+        f"{score.recovered - bound} more than the peeling bound: samples with next to no gradient "
+        "stand in the activation grid, but they cannot hide others."
     )
     return rows, note
 

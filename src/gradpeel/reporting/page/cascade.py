@@ -31,7 +31,12 @@ def cascade_of(audit: Audit) -> Cascade:
     neurons = neurons[evenly(0, len(neurons) - 1, most)]
     is_copy = exposure.copies.numpy() != np.arange(grid.shape[1])
     row_of = {neuron: row for row, neuron in enumerate(neurons.tolist())}
-    read_from = audit.recovery.sources.tolist()
+    read_from = [
+        source if isolating else -1
+        for source, isolating in zip(
+            audit.recovery.sources.tolist(), audit.recovery.isolating, strict=True
+        )
+    ]
     places = found_at(audit)[samples].tolist()
     return Cascade(
         neurons=tuple(neurons.tolist()),

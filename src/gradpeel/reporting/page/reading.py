@@ -167,7 +167,7 @@ def _check(payload: Payload) -> None:
     for name, values in (("atypicality", risk.atypicality), ("target", risk.target)):
         in_range = all(0 <= value <= LARGEST_VALUE for value in values)
         _expect(in_range, f"page.risk.{name}", f"numbers from 0 to {LARGEST_VALUE:g}")
-    _expect(len(payload.story.comparison) == 4, "page.story.comparison", "4 entries")
+    _expect(len(payload.story.comparison) == 5, "page.story.comparison", "5 entries")
     counts = [one.number for one in payload.story.comparison]
     _within(counts, columns + 1, "page.story.comparison")
     for place, picture in enumerate(payload.pictures):
