@@ -33,7 +33,7 @@ from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.recovery import Stage
 
 CONDITIONS = "float32,float16,noise-1e-6,noise-1e-4,duplicates-20,unknown-tail,dropout,tail-*"
-TITLES = ("left out", "condition", "cells", "recovered", "change", "oracle", "seconds")
+TITLES = ("left out", "condition", "cells", "recovered", "change", "bound", "seconds")
 
 
 def _skip(stage: Stage) -> ExitStack:
@@ -116,7 +116,7 @@ def tabulate(rows: list[Row]) -> Iterator[list[str]]:
             str(len(group)),
             f"{rate:.4f}",
             f"{rate - best:+.4f}",
-            f"{fmean(row.oracle_rate for row in group):.4f}",
+            f"{fmean(row.peeling_bound for row in group):.4f}",
             f"{fmean(row.seconds for row in group):.2f}",
         ]
 

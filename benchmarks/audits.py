@@ -55,7 +55,7 @@ class Row(Measurement, Cell):
         return self.recovered / self.batch_size
 
     @property
-    def oracle_rate(self) -> float:
+    def peeling_bound(self) -> float:
         """Share of the batch that peeling the activation grid reaches."""
         return self.reachable / self.batch_size
 

@@ -38,7 +38,7 @@ class Goal:
     Attributes:
         methods: designs, by their names in the paper's table.
         batch_sizes: sizes of the batches.
-        share: least number of recovered samples, relative to those the oracle reaches.
+        share: least number of recovered samples, relative to those the peeling bound reaches.
         margin: how many may be missing on top, as a share of the batch.
     """
 
@@ -59,8 +59,8 @@ class Goal:
         if not self.share:
             return "none false"
         if self.margin:
-            return f"oracle - {self.margin}"
-        return "oracle" if self.share == 1.0 else f"{self.share} oracle"
+            return f"bound - {self.margin}"
+        return "bound" if self.share == 1.0 else f"{self.share} bound"
 
 
 def _unchanged(network: nn.Sequential, _: np.random.Generator) -> nn.Sequential:

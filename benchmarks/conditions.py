@@ -1,4 +1,4 @@
-"""What audits reach under the conditions of real clients, against the oracle, on the real data.
+"""What peeling reaches under the conditions of real clients, against its bound, on real data.
 
     python -m benchmarks.conditions --data-dir DIR --out conditions.csv --conditions "noise-*,mse"
 
@@ -34,8 +34,8 @@ TITLES = (
     "B",
     "cells",
     "ours",
-    "oracle",
-    "least share of the oracle's",
+    "bound",
+    "least share of the peeling bound's",
     "goal",
     "largest distance",
     "seconds",
@@ -111,7 +111,7 @@ def tabulate(rows: Iterable[Row]) -> Iterator[list[str]]:
                 str(batch_size),
                 str(len(line)),
                 f"{fmean(row.rate for row in line):.3f}",
-                f"{fmean(row.oracle_rate for row in line):.3f}",
+                f"{fmean(row.peeling_bound for row in line):.3f}",
                 _least(line),
                 CONDITIONS[name].goal(method, batch_size).words,
                 f"{max(row.max_distance for row in line):.0e}",
@@ -120,7 +120,7 @@ def tabulate(rows: Iterable[Row]) -> Iterator[list[str]]:
 
 
 def _least(rows: list[Row]) -> str:
-    """The least share of the oracle's, and where."""
+    """The least share of the peeling bound's, and where."""
     shares = [(row.recovered / row.reachable, row.dataset) for row in rows if row.reachable]
     if not shares:
         return "-"

@@ -278,7 +278,7 @@ def measure(cell: Cell, data_dir: Path) -> Row:
     wrong_labels = int((score.labels_judged & ~score.labels_right).sum())
     return Row(
         **asdict(cell),
-        bound=round(score.oracle_rate * score.batch_size),
+        bound=round(score.peeling_bound * score.batch_size),
         recovered=score.recovered,
         by_rows=audit.recovery.found_by_rows,
         false=score.false_certificates

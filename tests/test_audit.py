@@ -37,7 +37,7 @@ from support import make_batch, make_model, truths_of
 
 KEYS = {
     "design", "weights", "batch_size", "neurons", "features", "seed", "dtype", "reduction", "loss",
-    "noise", "without_tail", "recovered", "recovery_rate", "oracle_rate", "baseline_rate",
+    "noise", "without_tail", "recovered", "recovery_rate", "peeling_bound", "baseline_rate",
     "label_accuracy", "false_certificates", "inexact_certificates", "repeats",
     "wrong_multiplicities", "error_estimates_hold", "rounds", "recovered_by_round",
     "recovered_by_rows",
@@ -76,7 +76,7 @@ def test_is_a_round_decoded_and_scored(plain: Audit, batch: tuple[Tensor, Tensor
     assert torch.equal(plain.recovery.samples, by_hand.samples)
     truths = truths_of(by_hand.samples, x)
     assert plain.score.matches.tolist() == truths
-    assert plain.score.oracle_rate == gp.exposure(plain.model, x).oracle_rate
+    assert plain.score.peeling_bound == gp.exposure(plain.model, x).peeling_bound
     assert plain.score.recovery_rate == len(set(truths)) / 12
     assert plain.score.outcomes.count(Outcome.RECOVERED) == plain.score.recovered
     assert repr(plain) == (
@@ -102,7 +102,7 @@ def test_its_numbers(plain: Audit) -> None:
     assert told["warnings"] == []
     assert told["recovered"] == sum(told["recovered_by_round"]) == 12
     assert told["rounds"] == len(told["recovered_by_round"])
-    assert told["recovery_rate"] == told["oracle_rate"] == told["label_accuracy"] == 1.0
+    assert told["recovery_rate"] == told["peeling_bound"] == told["label_accuracy"] == 1.0
     assert 0 < told["baseline_rate"] <= 1
     assert told["complete"] is True
     assert told["max_abs_error"] < 1e-9
@@ -121,7 +121,7 @@ def test_every_design_of_the_paper(
     told = numbers(found)
     assert (told["design"], told["weights"]) == (design.name, design.weights)
     assert told["false_certificates"] == told["repeats"] == 0
-    assert told["recovery_rate"] == told["oracle_rate"]
+    assert told["recovery_rate"] == told["peeling_bound"]
     assert told["label_accuracy"] in (1.0, None)
     # The layer that the client saw is the one the design gives for this seed.
     target = split(model)
@@ -177,7 +177,7 @@ def test_float32_certifies_nothing_false(seed: int, hidden: tuple[int, ...]) -> 
     assert {p.dtype for p in found.model.parameters()} == {torch.float32}
     assert told["false_certificates"] == told["repeats"] == 0
     assert told["label_accuracy"] == 1.0
-    assert told["recovery_rate"] >= 0.9 * told["oracle_rate"] > 0
+    assert told["recovery_rate"] >= 0.9 * told["peeling_bound"] > 0
 
 
 @pytest.mark.parametrize("setting", [{"dtype": torch.bfloat16}, {"noise": 0.01}], ids=str)
@@ -237,7 +237,7 @@ def test_without_the_tail_samples_come_back_without_labels(
     found = audit(wide, *batch, know_tail=False, state_batch_size=state_batch_size)
     told = numbers(found)
     assert told["without_tail"] == "kept from the decoder"
-    assert told["recovery_rate"] == told["oracle_rate"] == 1.0
+    assert told["recovery_rate"] == told["peeling_bound"] == 1.0
     assert told["label_accuracy"] is None
     assert told["unlabelled"] == 12
     assert told["false_certificates"] == told["repeats"] == 0
@@ -256,7 +256,7 @@ def test_losses_without_labels(
     told = numbers(found)
     assert told["loss"] == loss.name
     assert told["without_tail"] == f"{loss.name} has no class labels to tell"
-    assert told["recovery_rate"] == told["oracle_rate"] == 1.0
+    assert told["recovery_rate"] == told["peeling_bound"] == 1.0
     assert told["label_accuracy"] is None
     assert told["false_certificates"] == 0
     assert bool((found.signals > 0).all())
@@ -287,7 +287,7 @@ def test_a_tail_in_training_mode_is_audited_as_it_is(batch: tuple[Tensor, Tensor
     told = numbers(one)
     assert "BatchNorm1d '3'" in told["without_tail"]
     assert "Dropout '5'" in told["without_tail"]
-    assert told["recovery_rate"] == told["oracle_rate"] > 0
+    assert told["recovery_rate"] == told["peeling_bound"] > 0
     assert told["false_certificates"] == 0
     steady = audit(network.eval(), *batch)
     assert not steady.model.training
@@ -314,7 +314,7 @@ def test_copies_count_for_all_of_themselves(
     found = audit(model, *again)
     told = numbers(found)
     assert told["batch_size"] == told["recovered"] == 15
-    assert told["recovery_rate"] == told["oracle_rate"] == told["label_accuracy"] == 1.0
+    assert told["recovery_rate"] == told["peeling_bound"] == told["label_accuracy"] == 1.0
     assert sum(told["recovered_by_round"]) == 12
     assert told["copies"] == 3
     assert told["repeats"] == told["wrong_multiplicities"] == 0
@@ -382,7 +382,7 @@ def test_samples_keep_their_shape() -> None:
     model = nn.Sequential(nn.Flatten(), *make_model(24, 80, 4)).float()
     found = audit(model, x, torch.arange(6) % 4, dtype=torch.float64)
     assert found.recovery.samples.shape[1:] == (2, 3, 4)
-    assert found.score.recovery_rate == found.score.oracle_rate
+    assert found.score.recovery_rate == found.score.peeling_bound
     assert found.score.false_certificates == 0
 
 

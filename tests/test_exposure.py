@@ -110,7 +110,7 @@ def test_properties_by_hand() -> None:
     assert found.singletons.tolist() == [True, False, False, False, True]
     assert found.isolated.tolist() == [True, False, False, False]
     assert found.reached.tolist() == [True, True, False, False]
-    assert found.oracle_rate == 0.5
+    assert found.peeling_bound == 0.5
     assert found.rounds_count == 2
     assert found.degree_histogram.tolist() == [1, 2, 1, 0, 1]
     assert repr(found) == "Exposure(neurons=5, batch=4, reached=2, rounds_count=2)"
@@ -160,7 +160,7 @@ def test_equal_columns_of_a_bare_grid_are_different_samples() -> None:
     assert merged.rounds.tolist() == [1, 1, 1]
     assert merged.singletons.tolist() == [True, True]
     assert merged.degrees.tolist() == [2, 1]
-    assert merged.oracle_rate == 1.0
+    assert merged.peeling_bound == 1.0
 
 
 @settings(deadline=None, max_examples=100)

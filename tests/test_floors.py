@@ -124,7 +124,7 @@ def test_attack_strength_has_a_floor(floor: Floor) -> None:
         assert_sound(row)
         # All that peeling the activation grid reaches, and nothing more.
         assert row.recovered == row.reachable
-        assert row.missed == row.beyond_oracle == 0
+        assert row.missed == row.beyond_bound == 0
         assert row.recovered == 0 or row.max_abs_error < 1e-6
     assert np.mean([row.recovered for row in rows]) >= floor.rate * BATCH_SIZE
     # A cascade reaches farther than one look at every neuron.

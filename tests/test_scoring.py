@@ -122,7 +122,7 @@ def test_everything_right() -> None:
     assert found.matches.tolist() == [2, 0, 1]
     assert found.recovered == 3
     assert found.recovery_rate == 0.75
-    assert found.oracle_rate == 0.75
+    assert found.peeling_bound == 0.75
     assert found.baseline_rate == 0.25
     assert (found.false_certificates, found.inexact_certificates, found.repeats) == (0, 0, 0)
     assert found.label_accuracy == 1.0
@@ -493,7 +493,7 @@ def test_one_certificate_recovers_all_copies() -> None:
     assert (found.recovered, found.recovery_rate) == (4, 0.8)
     assert (found.repeats, found.wrong_multiplicities) == (0, 0)
     assert found.label_accuracy == 1.0
-    assert found.oracle_rate == 1.0
+    assert found.peeling_bound == 1.0
     assert found.baseline_rate == 0.6
     done, missed = Outcome.RECOVERED, Outcome.MISSED
     assert found.outcomes == (done, missed, done, done, done)

@@ -41,7 +41,7 @@ class Row(Verdict, Cell):
         tail: "known" or "unknown".
         claimed: the batch size the decoder claims to have found, -1 for none.
         complete: 1 if it claims to be complete.
-        oracle: samples that peeling the activation grid reaches.
+        bound: samples that peeling the activation grid reaches.
         single_look: samples within `RIGHT` of some quotient G[:, j] / h[j], which takes no decoder.
         seconds: CPU seconds that the decoder took.
         error: what the decoder raised, if it did.
@@ -54,7 +54,7 @@ class Row(Verdict, Cell):
     tail: str
     claimed: int
     complete: int
-    oracle: int
+    bound: int
     single_look: int
     seconds: float
     error: str
@@ -89,7 +89,7 @@ class Row(Verdict, Cell):
 
     def __str__(self) -> str:
         told = self.wrong and f", WRONG: {self.wrong}"
-        return f"{self.cell}: {self.certified} certified, oracle {self.oracle}{told}"
+        return f"{self.cell}: {self.certified} certified, bound {self.bound}{told}"
 
 
 def measure(cell: Cell, data_dir: Path | None) -> Row:
@@ -144,7 +144,7 @@ def decode(cell: Cell, scene: Scene) -> Row:
         tail="known" if tail_known else "unknown",
         claimed=NOT_STATED if claims is None or claims.batch_size is None else claims.batch_size,
         complete=int(claims is not None and claims.complete),
-        oracle=int(exposed.reached.sum()),
+        bound=int(exposed.reached.sum()),
         single_look=_single_look(weight, bias, truth.x, yardstick),
         seconds=seconds,
         error=error,

@@ -79,7 +79,7 @@ def _line(name: str, rows: list[Row]) -> list[str]:
         f"{counts['false']:,}",
         f"{sum(counts.values()) - counts['false']:,}",
         f"{sum(row.inexact for row in rows):,}",
-        f"{sum(row.oracle for row in rows):,}",
+        f"{sum(row.bound for row in rows):,}",
         _share([row for row in rows if row.dtype == "float64"]),
         _share([row for row in rows if row.dtype == "float32"]),
         _share(rows, of="single_look"),
@@ -88,10 +88,10 @@ def _line(name: str, rows: list[Row]) -> list[str]:
 
 
 def _share(rows: list[Row], of: str = "recovered") -> str:
-    """Samples found for each that the oracle reaches, no round counting beyond its own oracle."""
-    oracle = sum(row.oracle for row in rows)
-    found = sum(min(int(getattr(row, of)), row.oracle) for row in rows)
-    return f"{100 * found / oracle:.1f} %" if oracle else "-"
+    """Samples found, relative to the peeling bound; no round counts beyond its own."""
+    bound = sum(row.bound for row in rows)
+    found = sum(min(int(getattr(row, of)), row.bound) for row in rows)
+    return f"{100 * found / bound:.1f} %" if bound else "-"
 
 
 def findings(rows: list[Row]) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _recall(rows: list[Row]) -> Iterator[str]:
             if some:
                 yield (
                     f"recall, {family}, {dtype}: {_share(some)} of the "
-                    f"{sum(row.oracle for row in some):,} samples that peeling can reach in "
+                    f"{sum(row.bound for row in some):,} samples that peeling can reach in "
                     f"{len(some):,} batches smaller than neurons and features"
                 )
 

@@ -111,7 +111,7 @@ class Audit:
             "recovered": score.recovered,
             "readable": score.read,
             "recovery_rate": score.recovery_rate,
-            "oracle_rate": score.oracle_rate,
+            "peeling_bound": score.peeling_bound,
             "baseline_rate": score.baseline_rate,
             "label_accuracy": score.label_accuracy,
             "false_certificates": score.false_certificates,

@@ -3,7 +3,9 @@
 Peeling looks at a batch only through the activation grid: neuron j fires on sample i, or it does
 not (the paper's section "Which Samples Are Most at Risk"). A row of the grid with one mark isolates
 a sample; take out the sample's column, and other rows may be down to one mark. The samples
-reached this way are those that any peeling decoder can recover; their share is the oracle rate.
+reached this way are those that any peeling decoder can recover; their share is the peeling bound.
+It is no bound for other attacks: the row cascade (`gradpeel.decoder.rows`) reads whole batches of
+which peeling reaches nobody.
 
 Copies of a sample are one to the attack: whatever fires them fires all of them, and their gradients
 add up to a multiple of the same row. So identical samples are peeled as one, and all of them fall
@@ -15,9 +17,9 @@ Example:
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(8, 50), nn.ReLU(), nn.Linear(50, 3))
     >>> x = torch.randn(5, 8)
-    >>> exposure(model, x).oracle_rate
+    >>> exposure(model, x).peeling_bound
     1.0
-    >>> exposure(model, torch.cat([x, x[:2]])).oracle_rate
+    >>> exposure(model, torch.cat([x, x[:2]])).peeling_bound
     1.0
 """
 
@@ -242,8 +244,8 @@ class Exposure:
         return self.rounds > 0
 
     @property
-    def oracle_rate(self) -> float:
-        """Share of the batch that peeling recovers: the bound for any peeling decoder."""
+    def peeling_bound(self) -> float:
+        """Share of the batch that peeling recovers: a bound for peeling, not for every attack."""
         return float(self.reached.double().mean())
 
     @property

@@ -105,7 +105,7 @@ class Score:
             nearer than `RIGHT`.
         baseline_rate: share of the batch that some neuron isolates from the start: all that an
             attack without a cascade recovers ("When the Curious Abandon Honesty", Boenisch et al.).
-        oracle_rate: share that peeling the bare activation grid reaches.
+        peeling_bound: share that peeling the bare activation grid reaches.
     """
 
     batch_size: int
@@ -121,7 +121,7 @@ class Score:
     outcomes: tuple[Outcome, ...]
     readable: Tensor
     baseline_rate: float
-    oracle_rate: float
+    peeling_bound: float
 
     @property
     def recovered(self) -> int:
@@ -239,7 +239,7 @@ def score(
         outcomes=_outcomes(exposure, recovered, exposure.copies[nearest[inexact]], signals, needed),
         readable=alike.any(0) | _readable(recovery.unproven, scaled, low, ranges, unit),
         baseline_rate=float(exposure.isolated.double().mean()),
-        oracle_rate=exposure.oracle_rate,
+        peeling_bound=exposure.peeling_bound,
     )
 
 

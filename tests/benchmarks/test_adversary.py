@@ -466,10 +466,10 @@ def test_a_single_look_is_that_of_all_features(dtype: torch.dtype) -> None:
     assert measuring._single_look(weight, bias, scene.x, stick) == expected > 0
 
 
-def test_the_oracle_is_that_of_exposure() -> None:
+def test_the_bound_is_that_of_exposure() -> None:
     scene = batches.copies(setting(batch_size=48), count=3)
     row = decode(CELL, scene)
-    assert row.oracle == int(gp.exposure(scene.model, scene.x).reached.sum()) > 0
+    assert row.bound == int(gp.exposure(scene.model, scene.x).reached.sum()) > 0
     assert row.outputs == 10
 
 
@@ -477,7 +477,7 @@ def test_an_honest_decoder_passes() -> None:
     row = decode(CELL, plain(setting()))
     assert row.cell == CELL
     assert not any(faults([row]).values())
-    assert row.certified == row.right == row.recovered == row.oracle > 0
+    assert row.certified == row.right == row.recovered == row.bound > 0
     assert 0 < row.single_look <= row.batch == 16
     assert row.wrong == ""
 
@@ -548,20 +548,20 @@ def test_a_decoder_that_breaks_or_hangs_is_reported(monkeypatch: pytest.MonkeyPa
     assert decode(CELL, plain(setting())).error == "TimeoutError: no answer within 1 s"
 
 
-def test_the_table_compares_with_the_oracle() -> None:
+def test_the_table_compares_with_the_bound() -> None:
     row = decode(CELL, plain(setting()))
-    assert row.oracle > 2
-    less = replace(row, recovered=row.oracle - 2, false=1)
+    assert row.bound > 2
+    less = replace(row, recovered=row.bound - 2, false=1)
     head, total = tabulate([row, less])
     assert head[0] == "one class"
     assert head[1:4] == ["2", str(2 * row.certified), "1"]
-    assert f"{100 * (2 * row.oracle - 2) / (2 * row.oracle):.1f} %" in head
+    assert f"{100 * (2 * row.bound - 2) / (2 * row.bound):.1f} %" in head
     assert total[0] == "all"
     assert "| one class | 2 |" in markdown([row, less])
 
 
 def test_recall_is_of_batches_smaller_than_neurons_and_features() -> None:
-    row = replace(decode(CELL, plain(setting())), oracle=10, recovered=9)
+    row = replace(decode(CELL, plain(setting())), bound=10, recovered=9)
     wide = replace(row, dtype="float32", batch=64)  # digits have 64 features
     words = [line for line in findings([row, row, wide]) if line.startswith("recall")]
     (only,) = words

@@ -31,7 +31,7 @@ ROW = Row(
     inexact=0,
     hidden=0,
     missed=0,
-    beyond_oracle=0,
+    beyond_bound=0,
     false_certificates=0,
     rough=0,
     repeats=0,
@@ -158,7 +158,7 @@ def test_goals(goal: Goal, least: int) -> None:
 def test_words_of_goals() -> None:
     goals = [Goal((), ()), Goal((), (), 0.5), Goal((), (), margin=0.01), Goal((), (), 0.0)]
     words = [goal.words for goal in goals]
-    assert words == ["oracle", "0.5 oracle", "oracle - 0.01", "none false"]
+    assert words == ["bound", "0.5 bound", "bound - 0.01", "none false"]
 
 
 @pytest.mark.parametrize(

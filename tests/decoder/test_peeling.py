@@ -1,4 +1,4 @@
-"""The decoder against its judge, the oracle, and the laws it obeys."""
+"""The decoder against its judge, the peeling bound, and the laws it obeys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROUNDS = st.builds(
 
 @settings(max_examples=60)
 @given(ROUNDS)
-def test_recovers_what_the_oracle_reaches(round_: SmallRound) -> None:
+def test_recovers_what_the_bound_reaches(round_: SmallRound) -> None:
     exposed = round_.exposure
     target = gp.split(round_.model)
     # A dead hidden layer or a certain prediction leaves a sample without gradient: it cannot be

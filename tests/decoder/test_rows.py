@@ -66,7 +66,7 @@ def whole(recovery: Recovery, round_: SmallRound, *, within: float = 1e-6) -> bo
 
 def test_a_batch_in_which_no_neuron_stands_alone() -> None:
     round_ = crowded()
-    assert round_.exposure.oracle_rate == 0
+    assert round_.exposure.peeling_bound == 0
     alone = peel(round_.model, round_.update, effort=0.0)
     assert len(alone) == 0
     assert alone.rows is None

@@ -103,7 +103,7 @@ def test_findings_count_and_name_what_matters() -> None:
     assert (
         "lines whose mean is more than 0.05 below the paper's: 1\n  MNIST SF-Ind: -0.523" in found
     )
-    assert "more than 0.01 below the oracle: 2 cells" in found
+    assert "more than 0.01 below the peeling bound: 2 cells" in found
 
 
 def test_wrong_certificates_are_counted() -> None:

@@ -54,7 +54,7 @@ def test_part_recovered(part: Audit, printed: Printed) -> None:
         f"{score.recovered} of 40 samples were rebuilt exactly, with labels, from one gradient."
     )
     assert f"a single look, no peeling {round(score.baseline_rate * 40)} of 40" in text
-    assert f"peeling bound {round(score.oracle_rate * 40)} of 40" in text
+    assert f"peeling bound {round(score.peeling_bound * 40)} of 40" in text
     assert f"{score.outcomes.count(Outcome.UNREACHED)} not reached" in text
     assert "not complete: the samples' own gradient explains" in text
     assert "Not recovered is not safe." in text
@@ -92,7 +92,7 @@ def test_batch_of_one(digits: Dataset, part: Audit, printed: Printed) -> None:
 
 
 def test_more_than_the_grid_promises(whole: Audit, printed: Printed) -> None:
-    text = flat(printed(summary(changed(whole, oracle_rate=6 / 8), data="digits")))
+    text = flat(printed(summary(changed(whole, peeling_bound=6 / 8), data="digits")))
     assert "peeling bound 6 of 8" in text
     assert "2 more than the peeling bound" in text
     assert "cannot hide others" in text

@@ -20,7 +20,7 @@ ODD = replace(
 def test_every_setting_and_every_number_has_a_column() -> None:
     (line,) = csv.DictReader(io.StringIO(to_csv([measured(ODD, recovered=25)]).decode()))
     names = {item.name for item in (*fields(Cell), *fields(Measurement))}
-    assert names | {"method", "recovery_rate", "oracle_rate", "error"} == set(line)
+    assert names | {"method", "recovery_rate", "peeling_bound", "error"} == set(line)
     assert line["dataset"] == ODD.dataset
     assert line["tail"] == "64 32"
     assert line["soliton"] == "0.1 0.5"

@@ -31,7 +31,7 @@ def test_a_cell_is_a_pure_function_of_its_settings(digits: Dataset) -> None:
     assert measure(SMALL, digits)[0] == first
 
 
-def test_it_reaches_the_oracle(small: Measurement) -> None:
+def test_it_reaches_the_bound(small: Measurement) -> None:
     assert small.recovered == small.reachable > 0
     assert small.false_certificates == small.wrong_labels == small.repeats == small.missed == 0
 

@@ -48,7 +48,7 @@ def test_rows_come_in_the_order_of_the_plan(tmp_path: Path) -> None:
         lines = list(csv.DictReader(file))
     assert [line["seed"] for line in lines] == [str(cell.seed) for cell in PLAN.cells()]
     assert lines[5]["recovery_rate"] == str(2 / 16)
-    assert lines[5]["oracle_rate"] == "1.0"
+    assert lines[5]["peeling_bound"] == "1.0"
     assert {path.name for path in results.files} == {"results.csv", "timings.csv", "manifest.json"}
 
 

@@ -40,5 +40,5 @@ def test_seeds_of_a_cell_belong_together_and_failures_do_not_count() -> None:
         failed(CELL, 2),
     ]
     first, second = over_seeds(rows)
-    assert (first.cell, first.ours.mean, first.oracle.mean, first.ours.count) == (CELL, 0.2, 0.4, 2)
+    assert (first.cell, first.ours.mean, first.bound.mean, first.ours.count) == (CELL, 0.2, 0.4, 2)
     assert (second.cell, second.ours.mean, second.ours.count) == (other, 1.0, 1)

@@ -74,7 +74,7 @@ def table1_command(
     """Run all seven methods of the paper's table and set our rates beside its own.
 
     Per cell: our mean over seeds with its interval, the published rate and the
-    oracle. DIR gets table1.csv, table1.md and table1.html, a heat map, beside
+    bound. DIR gets table1.csv, table1.md and table1.html, a heat map, beside
     the rows of the sweep. Stopped at any moment, it goes on where it was.
 
     \b

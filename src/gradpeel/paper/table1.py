@@ -88,7 +88,7 @@ class Comparison:
         method: the table's word for the method, such as "SD-Ind".
         batch_size: the batch size B.
         ours: share of the batch recovered, over seeds.
-        oracle: share that peeling the activation grid reaches, over the same seeds.
+        bound: share that peeling the activation grid reaches, over the same seeds.
         published: the paper's rate; None where it has none.
     """
 
@@ -96,7 +96,7 @@ class Comparison:
     method: str
     batch_size: int
     ours: Estimate
-    oracle: Estimate
+    bound: Estimate
     published: float | None
 
     @property
@@ -116,7 +116,7 @@ class Comparison:
     def __str__(self) -> str:
         paper = "-" if self.published is None else f"{self.published:.3f}"
         where = f"{STANDARD[self.dataset].title} {self.method} B={self.batch_size}"
-        return f"{where}: ours {self.ours}, paper {paper}, oracle {self.oracle.mean:.3f}"
+        return f"{where}: ours {self.ours}, paper {paper}, bound {self.bound.mean:.3f}"
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Table1:
                     cell.method,
                     cell.batch_size,
                     group.ours,
-                    group.oracle,
+                    group.bound,
                     published.get(key),
                 )
             )
@@ -209,7 +209,7 @@ class Table1:
         ]
 
     def totals(self) -> dict[str, int]:
-        """Certificates, what must not happen with them, and the oracle, over all audits."""
+        """Certificates, what must not happen with them, and the peeling bound, over all audits."""
         found = [row.measurement for row in self.audits if row.measurement is not None]
         return {
             "samples certified": sum(one.recovered for one in found),
@@ -217,11 +217,11 @@ class Table1:
             "certificates neither right nor false": sum(one.rough for one in found),
             "repeats": sum(one.repeats for one in found),
             "wrong labels": sum(one.wrong_labels for one in found),
-            "audits that recover just what the oracle reaches": sum(
-                one.recovered == one.reachable and not one.beyond_oracle for one in found
+            "audits that recover just what the peeling bound reaches": sum(
+                one.recovered == one.reachable and not one.beyond_bound for one in found
             ),
             "audits that go beyond it, past a sample without gradient": sum(
-                one.beyond_oracle > 0 for one in found
+                one.beyond_bound > 0 for one in found
             ),
         }
 
@@ -233,8 +233,8 @@ class Table1:
             found.append(f"failed audits: {len(self.failures)}")
             found += [f"  {failure}" for failure in self.failures[:SHOWN]]
         found += [f"{name}: {count}" for name, count in self.totals().items()]
-        short = [cell for cell in self.cells if cell.ours.mean < cell.oracle.mean - 0.01]
-        found.append(f"more than 0.01 below the oracle: {len(short)} cells")
+        short = [cell for cell in self.cells if cell.ours.mean < cell.bound.mean - 0.01]
+        found.append(f"more than 0.01 below the peeling bound: {len(short)} cells")
         found += [f"  {cell}" for cell in short]
         if not compared:
             return found

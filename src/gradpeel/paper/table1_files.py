@@ -1,6 +1,6 @@
 """The comparison with the paper's table as files: CSV, Markdown, and an HTML heat map.
 
-Each tells the same: per cell our mean with its interval, the published rate and the oracle.
+Each tells the same: per cell our mean with its interval, the published rate and the peeling bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS = (
     "ours",
     "low",
     "high",
-    "oracle",
+    "bound",
     "published",
     "ours_minus_published",
     "verdict",
@@ -67,7 +67,7 @@ def to_csv(table: Table1) -> str:
                     cell.batch_size,
                     cell.ours.count,
                     *(f"{rate:.6f}" for rate in (cell.ours.mean, cell.ours.low, cell.ours.high)),
-                    f"{cell.oracle.mean:.6f}",
+                    f"{cell.bound.mean:.6f}",
                     _or_empty(cell.published, ".3f"),
                     _or_empty(cell.gap, "+.6f"),
                     cell.verdict or "",
@@ -81,7 +81,7 @@ def to_markdown(table: Table1) -> str:
     """What the cells say together, and a table for each data set."""
     sizes = table.batch_sizes
     parts = ["```text", *table.findings(), "```", ""]
-    parts.append("Each cell: ours (mean, 95 % interval where there is one), *paper*, oracle.")
+    parts.append("Each cell: ours (mean, 95 % interval where there is one), *paper*, bound.")
     for title, lines in _by_dataset(table):
         parts += ["", f"### {title}", ""]
         parts.append(f"| method | {' | '.join(f'B={size}' for size in sizes)} | ours - paper |")
@@ -124,7 +124,7 @@ def _heat(cell: Comparison) -> dict[str, Any]:
         "sign": SIGNS.get(cell.verdict, ""),
         "difference": diverging((cell.gap or 0.0) / STRONGEST),
         "rate": sequential(cell.ours.mean),
-        "missed": diverging((cell.ours.mean - cell.oracle.mean) / STRONGEST),
+        "missed": diverging((cell.ours.mean - cell.bound.mean) / STRONGEST),
     }
 
 
@@ -138,7 +138,7 @@ def _by_dataset(table: Table1) -> Iterator[tuple[str, list[Line]]]:
 def _markdown(cell: Comparison) -> str:
     interval = f" [{cell.ours.low:.3f}, {cell.ours.high:.3f}]" if cell.ours.reach else ""
     paper = "-" if cell.published is None else f"{cell.published:.3f}"
-    return f"**{cell.ours.mean:.3f}**{interval} *{paper}* {cell.oracle.mean:.3f}"
+    return f"**{cell.ours.mean:.3f}**{interval} *{paper}* {cell.bound.mean:.3f}"
 
 
 def _or_empty(value: float | None, form: str) -> str:

@@ -17,7 +17,7 @@ STYLES = {Verdict.EQUAL: "bold", Verdict.BETTER: "bold blue", Verdict.WORSE: "bo
 
 
 def table1_text(table: Table1) -> Group:
-    """A block for each data set: ours, half its interval, the paper's rate, the oracle."""
+    """A block for each data set: ours, half its interval, the paper's rate, the peeling bound."""
     parts: list[Table | Text] = []
     for dataset, lines in groupby(table.lines, key=lambda line: line.dataset):
         block = list(lines)
@@ -46,7 +46,7 @@ def _block(lines: list[Line], sizes: list[int]) -> Table:
         if any(cell is not None and cell.ours.reach for cell in cells):
             table.add_row("  +-", *map(_interval, cells))
         table.add_row("  paper", *map(_published, cells))
-        table.add_row("  oracle", *map(_oracle, cells), end_section=True)
+        table.add_row("  bound", *map(_bound, cells), end_section=True)
     return table
 
 
@@ -66,5 +66,5 @@ def _published(cell: Comparison | None) -> Text:
     return Text("" if cell is None or cell.published is None else f"{cell.published:.3f}")
 
 
-def _oracle(cell: Comparison | None) -> Text:
-    return Text("" if cell is None else f"{cell.oracle.mean:.3f}", style="dim")
+def _bound(cell: Comparison | None) -> Text:
+    return Text("" if cell is None else f"{cell.bound.mean:.3f}", style="dim")

@@ -131,7 +131,7 @@ def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
         and the peeling bound. The note tells of samples beyond that bound.
     """
     score = audit.score
-    bound = round(score.oracle_rate * score.batch_size)
+    bound = round(score.peeling_bound * score.batch_size)
     alone = int((score.readable & audit.exposure.isolated).sum())
     by_rows = min(audit.recovery.found_by_rows, score.recovered)
     rows = [

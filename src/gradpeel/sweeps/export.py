@@ -24,7 +24,7 @@ COLUMNS = (
     "method",
     *(item.name for item in fields(Cell)),
     "recovery_rate",
-    "oracle_rate",
+    "peeling_bound",
     *(item.name for item in fields(Measurement)),
     "error",
 )
@@ -74,7 +74,7 @@ def to_parquet(rows: Sequence[Finished]) -> bytes:
         item.name: kinds[str(item.type).removesuffix(" | None")]
         for item in (*fields(Cell), *fields(Measurement))
     }
-    rates = {"recovery_rate": pa.float64(), "oracle_rate": pa.float64()}
+    rates = {"recovery_rate": pa.float64(), "peeling_bound": pa.float64()}
     texts = {"method": pa.string(), "error": pa.string()}
     types = {**declared, **rates, **texts}
     schema = pa.schema([(name, types[name]) for name in COLUMNS])
@@ -88,7 +88,7 @@ def _record(row: Finished) -> dict[str, Any]:
     found: dict[str, Any] = {} if measured is None else asdict(measured)
     if measured is not None:
         found["recovery_rate"] = measured.recovered / row.cell.batch_size
-        found["oracle_rate"] = measured.reachable / row.cell.batch_size
+        found["peeling_bound"] = measured.reachable / row.cell.batch_size
     every = {"method": row.cell.method, **row.cell.settings, **found, "error": row.error}
     return {name: every.get(name) for name in COLUMNS}
 

@@ -26,7 +26,7 @@ class Measurement:
     """What one audit measured.
 
     Samples of the batch are counted in `recovered`, `reachable`, `faint`, `coarse`, `inexact`,
-    `hidden`, `missed` and `beyond_oracle`, all copies of one; certificates in the others. `rough`
+    `hidden`, `missed` and `beyond_bound`, all copies of one; certificates in the others. `rough`
     ones are neither right nor false. A `batch_size_found` of 0 is none. `wrong_estimates` are
     right certificates whose own estimate of their error does not hold. Distances are root mean
     squares over the features in units of their range.
@@ -39,7 +39,7 @@ class Measurement:
     inexact: int
     hidden: int
     missed: int
-    beyond_oracle: int
+    beyond_bound: int
     false_certificates: int
     rough: int
     repeats: int
@@ -68,7 +68,7 @@ class Measurement:
             inexact=score.outcomes.count(Outcome.INEXACT),
             hidden=score.outcomes.count(Outcome.HIDDEN),
             missed=score.outcomes.count(Outcome.MISSED),
-            beyond_oracle=sum(beyond),
+            beyond_bound=sum(beyond),
             false_certificates=score.false_certificates,
             rough=score.inexact_certificates,
             repeats=score.repeats,

@@ -70,13 +70,13 @@ class Group:
     Attributes:
         cell: its settings; the seed in it means nothing.
         ours: share of the batch recovered.
-        oracle: share of the batch that peeling the activation grid reaches.
+        bound: share of the batch that peeling the activation grid reaches.
         baseline: share that a single pass recovers, without peeling.
     """
 
     cell: Cell
     ours: Estimate
-    oracle: Estimate
+    bound: Estimate
     baseline: Estimate
 
 

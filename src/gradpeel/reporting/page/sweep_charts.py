@@ -35,7 +35,7 @@ class Mark:
     high: float
     name: str
     ours: Estimate
-    oracle: float
+    bound: float
     published: float | None
 
 
@@ -47,7 +47,7 @@ class Line:
     kind: str
     marks: tuple[Mark, ...]
     ours: str
-    oracle: str
+    bound: str
     published: str
 
     @property
@@ -168,7 +168,7 @@ def _line(
             high=_height(group.ours.high),
             name=f"{across(group.cell):g}",
             ours=group.ours,
-            oracle=group.oracle.mean,
+            bound=group.bound.mean,
             published=_published(group.cell),
         )
         for group in sorted(members, key=lambda group: across(group.cell))
@@ -178,7 +178,7 @@ def _line(
         kind=method.split("-", maxsplit=1)[0].lower(),
         marks=marks,
         ours=_points((mark.x, mark.y) for mark in marks),
-        oracle=_points((mark.x, _height(mark.oracle)) for mark in marks),
+        bound=_points((mark.x, _height(mark.bound)) for mark in marks),
         published=_points(
             (mark.x, _height(mark.published)) for mark in marks if mark.published is not None
         ),

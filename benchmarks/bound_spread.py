@@ -1,9 +1,9 @@
-"""How much the oracle rate itself moves with the seed and with the samples drawn.
+"""How much the peeling bound itself moves with the seed and with the samples drawn.
 
-    python -m benchmarks.oracle_spread --data-dir DIR --cells "harus SD-Ind 512, mnist SF-Ind 256"
+    python -m benchmarks.bound_spread --data-dir DIR --cells "harus SD-Ind 512, mnist SF-Ind 256"
 
 The paper tells neither its seeds nor which samples formed its batches. This prints, per cell, the
-oracle rate, the bound of any peeling decoder, over seeds: on the first samples of the files, and on
+bound rate, the bound of any peeling decoder, over seeds: on the first samples of the files, and on
 samples drawn by the seed. Activation grids only, so it is quick.
 """
 
@@ -28,10 +28,10 @@ CELLS = (
 )
 
 
-def oracle_rate(
+def peeling_bound(
     dataset: Dataset, method: str, batch_size: int, seed: int, *, shuffle: bool, neurons: int
 ) -> float:
-    """Oracle rate of one draw of weights, and of samples if shuffled."""
+    """Peeling bound rate of one draw of weights, and of samples if shuffled."""
     batch = draw_batch(dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1]))
     empty = torch.zeros(neurons, dataset.features, dtype=torch.float64)
     layer = (
@@ -47,7 +47,7 @@ def oracle_rate(
     rows = batch.x.flatten(1)
     copies = copies_of(rows)
     fires = rows @ layer.weight.T + layer.bias > 0
-    return Exposure.of(fires[copies].T, copies).oracle_rate
+    return Exposure.of(fires[copies].T, copies).peeling_bound
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--neurons", type=int, default=1000)
     given = parser.parse_args()
     published = published_rates()
-    print(f"oracle rate over {given.seeds} seeds: least, mean, greatest")
+    print(f"bound rate over {given.seeds} seeds: least, mean, greatest")
     print(f"{'cell':24} {'first samples':>20} {'drawn samples':>20} {'paper':>7}")
     for cell in given.cells.split(","):
         name, method, size = cell.split()
@@ -68,7 +68,7 @@ def main() -> None:
         columns = []
         for shuffle in (False, True):
             rates = [
-                oracle_rate(
+                peeling_bound(
                     dataset, method, int(size), seed, shuffle=shuffle, neurons=given.neurons
                 )
                 for seed in range(given.seeds)
