@@ -34,6 +34,7 @@ from gradpeel.checks import as_batch, as_tensor, check_data_range, check_effort,
 from gradpeel.client import check_dtype, check_seed, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.recovery import RowCount
 from gradpeel.designs import Design, Layer, Passive
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure_at
@@ -153,6 +154,7 @@ def audit(
     effort: float = 1.0,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
+    on_rows: Callable[[RowCount], None] | None = None,
 ) -> Audit:
     """Simulate one FedSGD round on data you own and tell what its gradient gives away.
 
@@ -176,6 +178,7 @@ def audit(
             `gradpeel.peel`; 0 for peeling alone.
         device: where the decoder computes, see `gradpeel.peel`; the client is simulated on the CPU.
         on_round: called after each round of the cascade.
+        on_rows: called while the row cascade searches, with how far it has come.
 
     Returns:
         The recovery and its score, with everything they came from.
@@ -221,6 +224,7 @@ def audit(
         data_range=data_range,
         effort=effort,
         device=device,
+        on_rows=on_rows,
     )
     for round_ in peeling:
         if on_round is not None:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from gradpeel.cli import progress
 from gradpeel.decoder import Round, Stage
+from gradpeel.decoder.recovery import RowCount
 
 
 def round_of(number: int, certified: int) -> Round:
@@ -26,9 +27,14 @@ def round_of(number: int, certified: int) -> Round:
 
 
 def watched(
-    monkeypatch: pytest.MonkeyPatch, *, of: int | None = 8, terminal: bool, quiet: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    of: int | None = 8,
+    terminal: bool,
+    quiet: bool = False,
+    rows: bool = False,
 ) -> str:
-    """What appears on a console while two rounds certify 3 and 2 samples."""
+    """What appears on a console while two rounds certify 3 and 2 samples, and rows are found."""
     screen = io.StringIO()
 
     def console(*, stderr: bool) -> Console:
@@ -36,10 +42,12 @@ def watched(
         return Console(file=screen, force_terminal=terminal, width=80)
 
     monkeypatch.setattr(progress, "Console", console)
-    with progress.watch(of, quiet=quiet) as on_round:
+    with progress.watch(of, quiet=quiet) as watcher:
         for round_ in (round_of(1, 3), round_of(2, 2)):
-            on_round(round_)
-            # The display is refreshed by a clock; the last state is drawn when it stops.
+            watcher.on_round(round_)
+        if rows:
+            watcher.on_rows(RowCount(2, 3))
+        # The display is refreshed by a clock; the last state is drawn when it stops.
     return screen.getvalue()
 
 
@@ -51,6 +59,10 @@ def test_a_batch_of_unknown_size_has_no_total(monkeypatch: pytest.MonkeyPatch) -
     assert "round 2, 5 samples" in watched(monkeypatch, of=None, terminal=True)
 
 
+def test_the_row_cascade_shows_how_far_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "row cascade: 2 of 3 rows" in watched(monkeypatch, terminal=True, rows=True)
+
+
 def test_anything_else_stays_clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert watched(monkeypatch, terminal=False) == ""
-    assert watched(monkeypatch, terminal=True, quiet=True) == ""
+    assert watched(monkeypatch, terminal=False, rows=True) == ""
+    assert watched(monkeypatch, terminal=True, quiet=True, rows=True) == ""

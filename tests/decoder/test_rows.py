@@ -18,7 +18,6 @@ from gradpeel.decoder.evidence.structure import null_vector
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount, Stage
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.rows import run_row_cascade
 from gradpeel.decoder.rows.polish import polish
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
@@ -223,17 +222,14 @@ def test_an_update_of_other_weights() -> None:
 
 def test_progress_is_told() -> None:
     round_ = crowded()
-    seen: list[tuple[int, int]] = []
-    run_row_cascade(
-        residual_of(round_),
-        split(round_.model).tail.next_layer,
-        None,
-        effort=1.0,
-        on_progress=lambda found, unknown: seen.append((found, unknown)),
-    )
-    assert seen
-    assert seen == sorted(seen)
-    assert seen[-1] == (30, 30)
+    seen: list[RowCount] = []
+    peel(round_.model, round_.update, on_rows=seen.append)
+    found = [rows.found for rows in seen]
+    assert found == sorted(found)
+    assert seen[-1] == RowCount(30, 30)
+    again: list[RowCount] = []
+    gp.audit(round_.model, round_.x, round_.y, on_rows=again.append)
+    assert again == seen
 
 
 @pytest.mark.parametrize("effort", [-1, "much", float("nan"), True])

@@ -274,7 +274,7 @@ def audit_command(
             image_size=image_size,
             limit=batch_size if is_prefix else None,
         )
-        with watch(batch_size, quiet=quiet) as on_round:
+        with watch(batch_size, quiet=quiet) as watcher:
             batch = draw_batch(
                 dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
             )
@@ -300,7 +300,8 @@ def audit_command(
                 know_tail=not unknown_tail,
                 effort=effort,
                 device=device,
-                on_round=on_round,
+                on_round=watcher.on_round,
+                on_rows=watcher.on_rows,
             )
         numbers = {
             "data": dataset.name,

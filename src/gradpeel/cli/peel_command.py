@@ -136,7 +136,7 @@ def peel_command(
         )
         loss = None if unknown_tail else LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
-        with watch(sent.batch_size) as on_round:
+        with watch(sent.batch_size) as watcher:
             recovery = peel(
                 model,
                 sent,
@@ -144,7 +144,8 @@ def peel_command(
                 data_range=bounds,
                 effort=effort,
                 device=device,
-                on_round=on_round,
+                on_round=watcher.on_round,
+                on_rows=watcher.on_rows,
             )
         seconds = time.perf_counter() - started
         if folder is not None:

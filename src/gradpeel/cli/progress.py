@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
 if TYPE_CHECKING:
     from gradpeel.decoder import Round
+    from gradpeel.decoder.recovery import RowCount
 
-__all__ = ["watch"]
+__all__ = ["Watcher", "watch"]
+
+
+class Watcher(NamedTuple):
+    """Functions to call while a cascade runs.
+
+    Attributes:
+        on_round: after each round.
+        on_rows: whenever the row cascade has found rows, or has not.
+    """
+
+    on_round: Callable[[Round], None]
+    on_rows: Callable[[RowCount], None]
 
 
 @contextmanager
-def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Callable[[Round], None]]:
-    """Show a line that follows the cascade; give the function to call after each round.
+def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Watcher]:
+    """Show a line that follows the cascade; give the functions to call on its way.
 
     The line goes to stderr, so that stdout holds the result alone, and is gone when the block ends.
 
@@ -26,7 +39,7 @@ def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Callable[[
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield lambda _: None
+        yield Watcher(lambda _: None, lambda _: None)
         return
     found, of = 0, "" if batch_size is None else f" of {batch_size}"
     with console.status("peeling") as status:
@@ -36,4 +49,7 @@ def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Callable[[
             found += round_.certified
             status.update(f"peeling: round {round_.number}, {found}{of} samples")
 
-        yield show
+        def show_rows(rows: RowCount) -> None:
+            status.update(f"row cascade: {rows.found} of {rows.unknown} rows")
+
+        yield Watcher(show, show_rows)

@@ -61,6 +61,7 @@ def peel(
     effort: float = 1.0,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
+    on_rows: Callable[[RowCount], None] | None = None,
 ) -> Recovery:
     """Decode an update: every sample that peeling can reach, with label and certificate.
 
@@ -81,6 +82,7 @@ def peel(
         device: where to decode: "cpu", "cuda", "cuda:1", "mps" or "auto", the fastest there is. One
             without float64 leaves it to the CPU. Results are on the CPU always.
         on_round: called after each round.
+        on_rows: called while the row cascade searches, with how far it has come.
 
     Returns:
         The samples found, their labels and certificates, and whether they are provably the whole
@@ -99,6 +101,7 @@ def peel(
         use_next_layer=use_next_layer,
         effort=effort,
         device=device,
+        on_rows=on_rows,
     )
     for round_ in peeling:
         if on_round is not None:
@@ -125,6 +128,7 @@ class Peeling:
         use_next_layer: bool = True,
         effort: float = 1.0,
         device: str | torch.device = "cpu",
+        on_rows: Callable[[RowCount], None] | None = None,
     ) -> None:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
@@ -172,6 +176,7 @@ class Peeling:
         self._effort = effort
         self._searched_with = -1
         self._rows: RowCount | None = None
+        self._on_rows = on_rows
 
     @property
     def tried(self) -> int:
@@ -282,7 +287,11 @@ class Peeling:
             return None
         self._searched_with = len(state.known)
         self._rows, isolated = run_row_cascade(
-            state.residual, self._target.tail.next_layer, self._unit, effort=self._effort
+            state.residual,
+            self._target.tail.next_layer,
+            self._unit,
+            effort=self._effort,
+            on_rows=self._on_rows,
         )
         if isolated is None:
             return None

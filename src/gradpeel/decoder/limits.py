@@ -154,7 +154,7 @@ class Limits:
     what a row looks like where it is not zero."""
     row_batch: int = 128
     """Seeds that are searched from at once."""
-    row_seeds: int = 256
+    row_seeds: int = 64
     """Seeds that are tried at most, for each unknown sample."""
     row_patience: int = 4
     """Batches of seeds without a new row after which the search gives up."""

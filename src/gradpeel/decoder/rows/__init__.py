@@ -42,7 +42,7 @@ def run_row_cascade(
     unit: Backward | None,
     *,
     effort: float,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_rows: Callable[[RowCount], None] | None = None,
 ) -> tuple[RowCount | None, Isolated | None]:
     """Search for the rows of all unknown samples, and solve for the samples.
 
@@ -51,7 +51,7 @@ def run_row_cascade(
         layer: the next layer, if the activations enter one directly.
         unit: the client's backward pass with a share of 1, where it can be simulated.
         effort: how long to search; 1 is enough as a rule.
-        on_progress: called with the number of rows found, and of all there are.
+        on_rows: called after every batch of seeds with how far it has come.
 
     Returns:
         How far it came, None where the update says nothing of rows; and the samples, where the rows
@@ -69,6 +69,6 @@ def run_row_cascade(
         weight=None if layer is None else layer.weight,
         directions=lambda a: directions(a, residual, width=width, backward=unit),
         effort=effort,
-        on_progress=on_progress,
+        on_rows=on_rows,
     )
     return RowCount(len(rows), space.rank), isolate(rows, residual)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.recovery import RowCount
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.polish import polish
 from gradpeel.decoder.rows.search import ByNextLayer, BySilence, Guess, RowSet, search
@@ -54,7 +55,7 @@ def find_rows(
     weight: Tensor | None,
     directions: Directions,
     effort: float,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_rows: Callable[[RowCount], None] | None = None,
 ) -> Rows:
     """Search for the rows of all unknown samples.
 
@@ -64,7 +65,7 @@ def find_rows(
         weight: (next width, neurons) of the next layer, if the activations enter one directly.
         directions: that loss gradients may have there.
         effort: how long to search; 1 is enough as a rule.
-        on_progress: called with the number of rows found, and of all there are.
+        on_rows: called after every batch of seeds with how far it has come.
     """
     seeds = Seeds(residual, space)
     kind: RowSet = BySilence()
@@ -90,8 +91,8 @@ def find_rows(
         rows, error = torch.cat([rows, found]), torch.cat([error, off])
         tried += len(z)
         stale = 0 if len(found) else stale + 1
-        if on_progress is not None:
-            on_progress(len(rows), space.rank)
+        if on_rows is not None:
+            on_rows(RowCount(len(rows), space.rank))
     return Rows(space, rows, error, tried)
 
 
