@@ -119,7 +119,7 @@ def _advice(audit: Audit) -> list[str]:
         )
         advice.append(
             "Let clients check before they send: gradpeel.exposure(model, x) names the samples "
-            "that would fall, in one forward pass."
+            "that peeling would read, in one forward pass. The row cascade may read the others."
         )
     else:
         advice.append("Do not read this as protection: ask a stronger attacker the same question.")
