@@ -70,12 +70,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("adversary.csv"))
     parser.add_argument("--family", default="*", help="names or patterns, with commas")
     parser.add_argument("--seeds", type=float, default=1.0, help="multiplies the number of seeds")
+    parser.add_argument("--effort", type=float, default=1.0, help="0 for peeling alone")
     parser.add_argument("--quick", action="store_true", help="one small round per case")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     seeds = 0.0 if given.quick else given.seeds
     cells = plan(chosen(given.family), available(given.data_dir), seeds=seeds, small=given.quick)
-    one = partial(measure, data_dir=given.data_dir)
+    one = partial(measure, data_dir=given.data_dir, effort=given.effort)
     rows = run(cells, one, given.out, Row, workers=given.workers, tally=tally)
     show(rows, Console() if sys.stdout.isatty() else Console(width=160))
     if given.markdown is not None:

@@ -23,7 +23,7 @@ from gradpeel.target import Target
 
 __all__ = ["Row", "decode", "measure"]
 
-TIME_LIMIT = 60
+TIME_LIMIT = 180
 """Seconds that the decoder may take for one update."""
 
 NOT_STATED = -1
@@ -92,17 +92,17 @@ class Row(Verdict, Cell):
         return f"{self.cell}: {self.certified} certified, bound {self.bound}{told}"
 
 
-def measure(cell: Cell, data_dir: Path | None) -> Row:
-    """Make the round of one cell, decode it, and compare."""
+def measure(cell: Cell, data_dir: Path | None, effort: float = 1.0) -> Row:
+    """Make the round of one cell, decode it with some effort for the row cascade, and compare."""
     text = f"{cell.family}/{cell.case}/{cell.dataset}"
     rng = np.random.default_rng([cell.seed, zlib.crc32(text.encode()), cell.neurons])
     source = Source.load(cell.dataset, data_dir)
     setting = Setting(source, cell.neurons, cell.batch_size, rng)
     scene = FAMILIES[cell.family].cases[cell.case](setting)
-    return decode(cell, scene)
+    return decode(cell, scene, effort)
 
 
-def decode(cell: Cell, scene: Scene) -> Row:
+def decode(cell: Cell, scene: Scene, effort: float = 1.0) -> Row:
     """Send the update of a scene to the decoder, and hold what it claims against the truth."""
     dtype = getattr(torch, cell.dtype)
     model = scene.model.to(dtype)
@@ -127,7 +127,8 @@ def decode(cell: Cell, scene: Scene) -> Row:
     recovery, error = None, ""
     try:
         with _limited(TIME_LIMIT):
-            recovery = gp.peel(model, update, loss=scene.loss if scene.know_tail else None)
+            loss = scene.loss if scene.know_tail else None
+            recovery = gp.peel(model, update, loss=loss, effort=effort)
     except Exception as raised:  # noqa: BLE001 - whatever a decoder raises is a finding
         error = f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
     seconds = time.process_time() - started
