@@ -3,7 +3,7 @@
     python -m benchmarks.bound_spread --data-dir DIR --cells "harus SD-Ind 512, mnist SF-Ind 256"
 
 The paper tells neither its seeds nor which samples formed its batches. This prints, per cell, the
-bound rate, the bound of any peeling decoder, over seeds: on the first samples of the files, and on
+peeling bound, over seeds: on the first samples of the files, and on
 samples drawn by the seed. Activation grids only, so it is quick.
 """
 
@@ -31,7 +31,7 @@ CELLS = (
 def peeling_bound(
     dataset: Dataset, method: str, batch_size: int, seed: int, *, shuffle: bool, neurons: int
 ) -> float:
-    """Peeling bound rate of one draw of weights, and of samples if shuffled."""
+    """Peeling bound of one draw of weights, and of samples if shuffled."""
     batch = draw_batch(dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1]))
     empty = torch.zeros(neurons, dataset.features, dtype=torch.float64)
     layer = (
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--neurons", type=int, default=1000)
     given = parser.parse_args()
     published = published_rates()
-    print(f"bound rate over {given.seeds} seeds: least, mean, greatest")
+    print(f"peeling bound over {given.seeds} seeds: least, mean, greatest")
     print(f"{'cell':24} {'first samples':>20} {'drawn samples':>20} {'paper':>7}")
     for cell in given.cells.split(","):
         name, method, size = cell.split()

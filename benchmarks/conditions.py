@@ -35,7 +35,7 @@ TITLES = (
     "cells",
     "ours",
     "bound",
-    "least share of the peeling bound's",
+    "least share of the bound",
     "goal",
     "largest distance",
     "seconds",
@@ -120,7 +120,7 @@ def tabulate(rows: Iterable[Row]) -> Iterator[list[str]]:
 
 
 def _least(rows: list[Row]) -> str:
-    """The least share of the peeling bound's, and where."""
+    """The least share of the peeling bound, and where."""
     shares = [(row.recovered / row.reachable, row.dataset) for row in rows if row.reachable]
     if not shares:
         return "-"

@@ -1,6 +1,6 @@
 """A floor for attack strength on real data, and zero false certificates: the decoder's promise.
 
-A weaker attack "still shows images"; only a number notices. The floors are the peeling bound's.
+A weaker attack "still shows images"; only a number notices. The floors are the peeling bound.
 """
 
 from __future__ import annotations
