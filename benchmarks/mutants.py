@@ -37,6 +37,7 @@ from gradpeel.decoder.known import KnownSamples
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import BatchSize
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows import Isolated
 from gradpeel.decoder.state import State
 
 __all__ = ["MUTANTS", "Mutant", "main"]
@@ -99,6 +100,15 @@ def only_at_its_own_neuron() -> Broken:
         return replace(whole, units=alone.units, mismatch=alone.mismatch), again
 
     return patch.object(equations, "_bias_equation", once)
+
+
+def any_row_is_its_own() -> Broken:
+    """Whatever row a sample was read from."""
+
+    def confirms(_: Isolated, neurons: Tensor, __: object) -> Tensor:
+        return torch.ones_like(neurons, dtype=torch.bool)
+
+    return patch.object(Isolated, "confirms", confirms)
 
 
 @contextmanager
@@ -289,6 +299,7 @@ MUTANTS = (
         ),
         ("test_peeling.py",),
     ),
+    Mutant("Row", any_row_is_its_own, ("test_rows.py",)),
     Mutant("Trials", every_trial_holds, ("test_guarantees.py",)),
     Mutant("Batch size", any_size_is_proven, ("test_batch_size.py",)),
     Mutant(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import rows
 from benchmarks.audits import Cell, faults, measure
 from benchmarks.clients import CONDITIONS
 from gradpeel.datasets import load
@@ -117,3 +118,29 @@ def test_a_copy_that_weighs_less_than_the_noise_is_not_counted(data_dir: Path) -
     found, _ = measure_cell(cell, load(data_dir / "cifar10.npz"))
     assert found.wrong_copies == found.wrong_labels == found.false_certificates == 0
     assert found.recovered >= found.reachable - 3
+
+
+ROWS = [
+    rows.Cell(dataset="cifar10", scaling="standardised", start="torch", batch_size=128),
+    rows.Cell(
+        dataset="fashion_mnist",
+        scaling="standardised",
+        start="torch",
+        batch_size=64,
+        dtype="float32",
+    ),
+    rows.Cell(dataset="harus", scaling="standardised", start="paper", batch_size=64),
+    rows.Cell(
+        dataset="imagenet", scaling="standardised", start="torch", batch_size=25, neurons=200
+    ),
+    rows.Cell(dataset="mnist", scaling="unit", start="paper", batch_size=128),
+]
+
+
+@pytest.mark.parametrize("cell", ROWS, ids=lambda cell: f"{cell.dataset} {cell.batch_size}")
+def test_batches_in_which_hardly_any_neuron_stands_alone(cell: rows.Cell, data_dir: Path) -> None:
+    row = rows.measure(cell, data_dir)
+    assert row.bound < 0.1 * cell.batch_size
+    assert row.recovered == cell.batch_size
+    assert row.by_rows > 0.9 * cell.batch_size
+    assert row.false == 0

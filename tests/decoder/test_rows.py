@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 import gradpeel as gp
 from gradpeel.datasets import load
-from gradpeel.decoder import Recovery, peel
+from gradpeel.decoder import Peeling, Recovery, peel
 from gradpeel.decoder.evidence.structure import null_vector
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount, Stage
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows import run_row_cascade
 from gradpeel.decoder.rows.polish import polish
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
@@ -230,6 +231,18 @@ def test_progress_is_told() -> None:
     again: list[RowCount] = []
     gp.audit(round_.model, round_.x, round_.y, on_rows=again.append)
     assert again == seen
+
+
+def test_a_row_must_be_the_samples_own() -> None:
+    round_ = crowded()
+    target = split(round_.model).for_decoding(torch.device("cpu"))
+    with torch.no_grad():
+        _, isolated = run_row_cascade(residual_of(round_), target.tail.next_layer, None, effort=1.0)
+        assert isolated is not None
+        of_others = replace(isolated, rows=isolated.rows.roll(1, 0))
+        for rows, accepted in ((isolated, 30), (of_others, 0)):
+            look = Peeling(round_.model, round_.update)._look_at(rows)
+            assert int(look.verdicts.accepted.sum()) == accepted
 
 
 @pytest.mark.parametrize("effort", [-1, "much", float("nan"), True])

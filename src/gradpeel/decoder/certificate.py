@@ -30,6 +30,9 @@ Formal guarantees for an accepted candidate that was read from neuron j:
   the update, nearer than `outside` of what random ones would, in enough equations. Where all loss
   gradients are parallel, it also has no room to be `exact` off without firing other neurons (see
   `gradpeel.decoder.evidence.parallel`).
+- Row. Where no neuron isolates it, everybody else is taken out at its neurons, and its own
+  sensitivities are, at every neuron, those of the row that it was read from (see
+  `gradpeel.decoder.rows`).
 - Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
 - Relativity. Multiplying the whole update by a constant changes no verdict.
 
