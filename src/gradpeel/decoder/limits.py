@@ -40,7 +40,7 @@ class Limits:
     kink: float = 3.0
     """How many times its error a pre-activation may be below or above zero and still be in
     doubt."""
-    worn: float = 1e-06
+    worn: float = 1e-05
     """Error of a sample from which on the cascade does not go on without refining."""
     merge: float = 4.0
     """How many times their errors two candidates may be apart and still be one sample."""
@@ -214,7 +214,9 @@ class Limits:
     residual_slack: float = 3.0
     """What is left at a neuron is known up to this many standard errors of the fit."""
     refine_steps: int = 4
-    """How often samples and sensitivities take turns."""
+    """How often samples and sensitivities take turns at most."""
+    refine_gain: float = 0.9
+    """They stop taking turns when errors do not fall to this part of what they were."""
     honest: float = 1.5
     """A sample is known up to this many standard errors of the fit."""
     fit_sketch: int = 16

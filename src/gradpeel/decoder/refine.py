@@ -100,13 +100,15 @@ def refine(
         moved = rms(coordinates - read.coordinates) / residual.scale
         better = (error < read.sample_error) & (moved <= apart * read.sample_error)
         shift = rms(coordinates - peeled.coordinates) / residual.scale
+        before = float(peeled.sample_error.norm())
         peeled = replace(
             peeled,
             coordinates=torch.where(better[:, None], coordinates, read.coordinates),
             sample_error=torch.where(better, error, read.sample_error),
         )
         doubt = fit.gaps
-        if not bool((better & (shift > 0.3 * error)).any()):
+        gains = float(peeled.sample_error.norm()) < LIMITS.refine_gain * before
+        if not (gains and bool((better & (shift > 0.3 * error)).any())):
             break
     # The sensitivities are those that the samples were fitted with: errors of the two make up for
     # each other. Where they were known up to a factor, the fit has found it.
