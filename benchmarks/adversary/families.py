@@ -357,6 +357,16 @@ def _updates() -> Iterator[tuple[str, Family]]:
             8,
         ),
     )
+    twins: dict[str, Make] = {
+        f"{apart:g} apart, noise {sigma:g}, size {size}": updates.stated(
+            updates.noisy(partial(batches.near_duplicates, apart=apart, share=1.0), sigma=sigma),
+            size=_sizes_stated()[size],
+        )
+        for apart in (1e-2, 3e-2, 1e-1)
+        for sigma in (1e-4, 1e-3)
+        for size in ("right", "none", "half")
+    }
+    yield "noisy twins", Family(twins, 8)
     compressions = (
         "float16 inside",
         "bfloat16 inside",
