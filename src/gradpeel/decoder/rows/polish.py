@@ -17,18 +17,19 @@ from gradpeel.decoder.rows.space import RowSpace
 __all__ = ["polish"]
 
 
-def polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def polish(space: RowSpace, silent: Tensor, *, sums: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Find the rows of samples that are silent at nearly all of some neurons.
 
     Args:
         space: the column space.
         silent: (n, live) mask of neurons at which each is guessed to be silent.
+        sums: whether to reject sums of rows, too.
 
     Returns:
         (n, live) unit vectors in units of the error, (n, live) mask of neurons at which they are
         zero, and (n,) their relative errors; infinite where there is no such row.
     """
-    rows = [_polish(space, one) for one in silent]
+    rows = [_polish(space, one, sums=sums) for one in silent]
     if not rows:
         none = space.exact.new_zeros(0, len(space.exact))
         return none, silent, none.sum(1)
@@ -39,7 +40,7 @@ def polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _polish(space: RowSpace, silent: Tensor, *, sums: bool) -> tuple[Tensor, Tensor, Tensor]:
     exact = space.exact
     row = other = exact[:, 0]
     error = row.new_tensor(torch.inf)
@@ -57,7 +58,7 @@ def _polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # A sum of two rows is zero where both are, and at one neuron more where they cancel: that one
     # alone would tell it from other sums of them. A row is told from others by many.
     against = (exact[silent] @ other).square()
-    if float(against.sum().square()) < LIMITS.row_spare * float(against.square().sum()):
+    if sums and float(against.sum().square()) < LIMITS.row_spare * float(against.square().sum()):
         error = error.new_tensor(torch.inf)
     # Neurons that were left out may be silent just as well.
     silent = row.abs() <= LIMITS.row_outlier * row.abs()[silent].median()

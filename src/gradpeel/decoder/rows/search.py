@@ -50,6 +50,8 @@ class RowSet(Protocol):
     """The vectors that have the form of a row."""
 
     damping: float
+    tells_sums: bool
+    """Whether a sum of rows does not fit."""
 
     def start(self, basis: Tensor, fires: Tensor, directions: Tensor) -> tuple[Tensor, State]:
         """Vectors of the space near rows of samples that are guessed to fire at some neurons.
@@ -66,6 +68,9 @@ class RowSet(Protocol):
     def silent(self, rows: Tensor, sent: Tensor) -> Tensor:
         """Mask of neurons at which vectors are nearly zero although they need not be."""
 
+    def fits(self, rows: Tensor) -> Tensor:
+        """(n,) mask of vectors that have the form of a row, as exactly as they are known."""
+
 
 class ByNextLayer:
     """Rows that are zero or what the next layer sends back.
@@ -74,6 +79,7 @@ class ByNextLayer:
     """
 
     damping = 0.2
+    tells_sums = True
 
     def __init__(self, space: RowSpace, weight: Tensor) -> None:
         """Prepare.
@@ -132,6 +138,17 @@ class ByNextLayer:
         usual = rows.square().mean(1, keepdim=True).sqrt()
         return (rows.abs() < 0.3 * sent.abs()) & (sent.abs() > 0.1 * usual)
 
+    def fits(self, rows: Tensor) -> Tensor:
+        """Everywhere they are zero, or what the next layer sends back."""
+        weight = self._weight.to(rows)
+        fits = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+        for i, row in enumerate(rows):
+            on = row.abs() > LIMITS.row_misfit * row.square().mean().sqrt()
+            v = torch.linalg.lstsq(weight[on], row[on, None]).solution
+            off = torch.minimum((row - (weight @ v)[:, 0]).abs(), row.abs())
+            fits[i] = float(off.norm()) <= LIMITS.row_misfit * float(row.norm())
+        return fits
+
 
 class BySilence:
     """Rows that are zero wherever a sample is silent, and anything elsewhere.
@@ -140,6 +157,7 @@ class BySilence:
     """
 
     damping = 0.6
+    tells_sums = False
 
     def start(self, basis: Tensor, fires: Tensor, _directions: Tensor) -> tuple[Tensor, State]:
         """Vectors of the space that are small where the samples are guessed to be silent."""
@@ -158,6 +176,10 @@ class BySilence:
     def silent(self, rows: Tensor, _sent: Tensor) -> Tensor:
         """Neurons that have next to nothing."""
         return rows.abs() < 0.1 * rows.square().mean(1, keepdim=True).sqrt()
+
+    def fits(self, rows: Tensor) -> Tensor:
+        """Anything does."""
+        return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
 
 def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> Iterator[Guess]:
