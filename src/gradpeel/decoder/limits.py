@@ -189,7 +189,10 @@ class Limits:
     row_spare: int = 8
     """Silent neurons beyond the rank that a row must have."""
     row_error: float = 0.003
-    """Largest relative error of a row."""
+    """Largest relative error of a row, where nothing is known of the next layer."""
+    row_error_fitted: float = 0.1
+    """The same where the next layer says what a row looks like: who is that faint cannot be
+    certified, but need not be in the way of others."""
     row_misfit: float = 0.05
     """Most of a row, relative, that the next layer cannot have sent back."""
     row_same_guess: float = 1e-04

@@ -123,8 +123,8 @@ def _new_rows(
     fresh = _distinct(vectors, known, LIMITS.row_same_guess)
     rows, silent, error = polish(space, guess.silent[fresh], sums=not kind.tells_sums)
     rows = _normalised(torch.where(silent, 0.0, rows))
-    good = (error <= LIMITS.row_error).nonzero()[:, 0]
-    good = good[kind.fits(rows[good] * (space.error / space.unit))]
+    good = (error <= kind.most_error).nonzero()[:, 0]
+    good = good[kind.fits(rows[good] * (space.error / space.unit), error[good])]
     rows, error = rows[good], error[good]
     # Two readings of a row differ by what they are off.
     off = LIMITS.nothing * float(error.max()) if len(error) else 0.0

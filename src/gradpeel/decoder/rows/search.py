@@ -50,6 +50,8 @@ class RowSet(Protocol):
     """The vectors that have the form of a row."""
 
     damping: float
+    most_error: float
+    """Largest relative error of a row that can still be told from what is none."""
     tells_sums: bool
     """Whether a sum of rows does not fit."""
 
@@ -68,8 +70,8 @@ class RowSet(Protocol):
     def silent(self, rows: Tensor, sent: Tensor) -> Tensor:
         """Mask of neurons at which vectors are nearly zero although they need not be."""
 
-    def fits(self, rows: Tensor) -> Tensor:
-        """(n,) mask of vectors that have the form of a row, as exactly as they are known."""
+    def fits(self, rows: Tensor, error: Tensor) -> Tensor:
+        """(n,) mask of vectors that have the form of a row, within their relative errors."""
 
 
 class ByNextLayer:
@@ -79,6 +81,7 @@ class ByNextLayer:
     """
 
     damping = 0.2
+    most_error = LIMITS.row_error_fitted
     tells_sums = True
 
     def __init__(self, space: RowSpace, weight: Tensor) -> None:
@@ -138,7 +141,7 @@ class ByNextLayer:
         usual = rows.square().mean(1, keepdim=True).sqrt()
         return (rows.abs() < 0.3 * sent.abs()) & (sent.abs() > 0.1 * usual)
 
-    def fits(self, rows: Tensor) -> Tensor:
+    def fits(self, rows: Tensor, error: Tensor) -> Tensor:
         """Everywhere they are zero, or what the next layer sends back."""
         weight = self._weight.to(rows)
         fits = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
@@ -146,7 +149,7 @@ class ByNextLayer:
             on = row.abs() > LIMITS.row_misfit * row.square().mean().sqrt()
             v = torch.linalg.lstsq(weight[on], row[on, None]).solution
             off = torch.minimum((row - (weight @ v)[:, 0]).abs(), row.abs())
-            fits[i] = float(off.norm()) <= LIMITS.row_misfit * float(row.norm())
+            fits[i] = float(off.norm()) <= float(LIMITS.row_misfit + error[i]) * float(row.norm())
         return fits
 
 
@@ -157,6 +160,7 @@ class BySilence:
     """
 
     damping = 0.6
+    most_error = LIMITS.row_error
     tells_sums = False
 
     def start(self, basis: Tensor, fires: Tensor, _directions: Tensor) -> tuple[Tensor, State]:
@@ -177,7 +181,7 @@ class BySilence:
         """Neurons that have next to nothing."""
         return rows.abs() < 0.1 * rows.square().mean(1, keepdim=True).sqrt()
 
-    def fits(self, rows: Tensor) -> Tensor:
+    def fits(self, rows: Tensor, _error: Tensor) -> Tensor:
         """Anything does."""
         return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
 
