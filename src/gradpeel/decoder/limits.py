@@ -186,6 +186,8 @@ class Limits:
     """How often neurons that are not silent are left out."""
     row_outlier: float = 8.0
     """How many times the median of silent neurons one of them may be, in units of its error."""
+    row_zero: float = 16.0
+    """How many times what noise leaves of a row it may be where its sample is silent."""
     row_spare: int = 8
     """Silent neurons beyond the rank that a row must have."""
     row_error: float = 0.003
@@ -193,8 +195,6 @@ class Limits:
     row_error_fitted: float = 0.1
     """The same where the next layer says what a row looks like: who is that faint cannot be
     certified, but need not be in the way of others."""
-    row_misfit: float = 0.05
-    """Most of a row, relative, that the next layer cannot have sent back."""
     row_same_guess: float = 1e-04
     """Guesses whose cosine is nearer to 1 than this are of the same row."""
     row_same: float = 1e-09

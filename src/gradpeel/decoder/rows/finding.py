@@ -11,7 +11,6 @@ from torch import Tensor
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.rows.polish import polish
 from gradpeel.decoder.rows.remainder import search_remainder
 from gradpeel.decoder.rows.search import ByNextLayer, BySilence, Guess, RowSet, search
 from gradpeel.decoder.rows.seeds import Seeds
@@ -69,7 +68,7 @@ def find_rows(
         on_rows: called after every batch of seeds with how far it has come.
     """
     seeds = Seeds(residual, space)
-    kind: RowSet = BySilence()
+    kind: RowSet = BySilence(space)
     # A next layer that is about as wide as neurons fire can send back anything.
     if weight is not None and len(weight) <= LIMITS.row_widest_next * len(space.unit):
         kind = ByNextLayer(space, weight)
@@ -104,14 +103,14 @@ def _guesses(
     """
     few = space.rank - len(known) <= LIMITS.row_few_missing
     if few:
-        yield search_remainder(space, seeds, known), LIMITS.row_remainder_seeds
+        yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
     z = seeds.draw(LIMITS.row_batch, known)
     count = len(z)
     for guess in search(space, kind, (z > 0)[:, space.live], directions(z.relu())):
         yield guess, count
         count = 0
     if not few:
-        yield search_remainder(space, seeds, known), LIMITS.row_remainder_seeds
+        yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
 
 
 def _new_rows(
@@ -121,11 +120,10 @@ def _new_rows(
     # In units of the error, where rows are compared.
     vectors = _normalised(guess.rows * (space.unit / space.error))
     fresh = _distinct(vectors, known, LIMITS.row_same_guess)
-    rows, silent, error = polish(space, guess.silent[fresh], sums=not kind.tells_sums)
-    rows = _normalised(torch.where(silent, 0.0, rows))
-    good = (error <= kind.most_error).nonzero()[:, 0]
-    good = good[kind.fits(rows[good] * (space.error / space.unit), error[good])]
-    rows, error = rows[good], error[good]
+    polished = kind.polish(guess.pick(fresh))
+    good = [(row, error) for row, error in polished if float(error) <= kind.most_error]
+    rows = torch.stack([row for row, _ in good]) if good else known[:0]
+    error = torch.stack([error for _, error in good]) if good else known[:0].sum(1)
     # Two readings of a row differ by what they are off.
     off = LIMITS.nothing * float(error.max()) if len(error) else 0.0
     new = _distinct(rows, known, max(LIMITS.row_same, off**2))
