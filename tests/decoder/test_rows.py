@@ -285,7 +285,7 @@ def in_space(round_: SmallRound) -> tuple[RowSpace, torch.Tensor, torch.Tensor]:
     space = RowSpace.of(residual_of(round_))
     assert space is not None
     rows = sensitivities(round_)[:, space.live] / space.error
-    weight = round_.model[2].weight.detach()[:, space.live] / space.error
+    weight = round_.model.get_parameter("2.weight").detach()[:, space.live] / space.error
     return space, torch.nn.functional.normalize(rows, dim=1), weight.T
 
 
@@ -348,7 +348,7 @@ def test_the_last_rows_are_found_in_what_the_others_leave(
     space, rows, _ = in_space(round_)
     kind: RowSet = BySilence(space)
     if next_layer:
-        kind = ByNextLayer(space, round_.model[2].weight.detach())
+        kind = ByNextLayer(space, round_.model.get_parameter("2.weight").detach())
     known = torch.nn.functional.normalize(rows[missing:] * (space.error / space.unit), dim=1)
     guess = search_remainder(space, Seeds(residual, space), kind, known)
     found = [row for row, error in kind.polish(guess) if error < 1e-6]
