@@ -63,6 +63,13 @@ def table1_command(
         int | None,
         typer.Option(min=1, help="Height and width of ImageNet's pictures.", show_default="64"),
     ] = None,
+    rows: Annotated[
+        bool,
+        typer.Option(
+            "--rows",
+            help="Also measure what every method reads with the row cascade; takes far longer.",
+        ),
+    ] = False,
     workers: Workers = None,
     engine: EngineOption = EngineName.LOCAL,
     address: Address = None,
@@ -93,6 +100,7 @@ def table1_command(
         seeds,
         samples=samples.value,
         image_size=image_size,
+        rows=rows,
     )
     runner = build_engine(engine, workers, address)
     with watch_cells(quiet=quiet) as on_progress:

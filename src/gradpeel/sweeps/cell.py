@@ -43,6 +43,7 @@ class Cell:
         tail: widths of further hidden layers.
         dtype: what the client computes in.
         noise: standard deviation of noise on the update, relative to each gradient's own.
+        effort: how long the row cascade searches; 0 for peeling alone.
         samples: which training samples form the batch.
         seed: draws network and design, noise, and, with "drawn", the samples.
     """
@@ -58,6 +59,7 @@ class Cell:
     tail: tuple[int, ...] = ()
     dtype: str = "float64"
     noise: float = 0.0
+    effort: float = 0.0
     samples: Samples = "drawn"
     seed: int = 0
 
@@ -91,8 +93,8 @@ class Cell:
 
     @property
     def method(self) -> str:
-        """The design in short, as the paper's table has it: "SD-Mir"."""
-        return self.options.label
+        """The design in short, as the paper's table has it: "SD-Mir"; "SD-Mir+Rows" with rows."""
+        return self.options.label + ("+Rows" if self.effort else "")
 
     @property
     def variant(self) -> str:
@@ -104,6 +106,8 @@ class Cell:
             parts.append(self.dtype)
         if self.noise:
             parts.append(f"noise {self.noise:g}")
+        if self.effort not in {0.0, 1.0}:
+            parts.append(f"effort {self.effort:g}")
         return " ".join(parts)
 
     def __str__(self) -> str:
