@@ -1,0 +1,71 @@
+"""
+Compare an honest and a dishonest server
+========================================
+
+A passive server follows the protocol and only reads what it receives. A dishonest one may also
+choose the first layer so that a gradient gives away more. gradpeel simulates four such *designs* on
+your own data. They exist in simulation only: nothing here is sent to anybody.
+"""
+
+# %%
+# Four designs
+# ------------
+# ``Passive`` leaves the model as it is. ``TrapWeights`` makes neurons fire rarely. The two soliton
+# designs set the biases so that the numbers of samples per neuron follow the distribution that lets
+# a cascade run longest; ``SolitonData`` uses some similar data for this, ``SolitonFree`` none.
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+import gradpeel as gp
+from gradpeel.datasets import draw_batch, load
+
+torch.manual_seed(0)
+model = nn.Sequential(
+    nn.Flatten(), nn.Linear(64, 500), nn.ReLU(), nn.Linear(500, 10)
+).double()
+batch = draw_batch(load("digits"), 128)
+
+designs = {
+    "passive": gp.designs.Passive(),
+    "trap weights": gp.designs.TrapWeights(),
+    "soliton, no data": gp.designs.SolitonFree(),
+    "soliton, similar data": gp.designs.SolitonData(batch.auxiliary),
+}
+
+# %%
+# ``batch.auxiliary`` holds samples of the same data set that are not in the batch: the similar data
+# that such a server might own.
+#
+# With ``effort=0`` the decoder peels and does nothing else, which is what the designs aim at. The
+# *peeling bound* is the share that peeling could reach at most.
+
+audits = {
+    name: gp.audit(model, batch.x, batch.y, design=design, effort=0)
+    for name, design in designs.items()
+}
+for name, audit in audits.items():
+    score = audit.score
+    print(
+        f"{name:22s} recovered {score.recovered:3d} of 128,"
+        f" bound {round(score.peeling_bound * 128):3d}, false {score.false_certificates}"
+    )
+
+# %%
+# Why they differ
+# ---------------
+# The number of samples that fire a neuron is its *degree*. A cascade starts at degree 1 and lives on
+# a supply of small degrees.
+
+figure, axes = plt.subplots(1, 4, figsize=(9, 2.4), sharex=True, sharey=True)
+for axis, (name, audit) in zip(axes, audits.items(), strict=True):
+    axis.hist(audit.exposure.degrees, bins=32, range=(0, 128))
+    axis.set_title(name, fontsize=9)
+    axis.set_xlabel("degree")
+axes[0].set_ylabel("neurons")
+figure.tight_layout()
+
+# %%
+# To run many such comparisons over data sets, batch sizes and seeds, write a plan and start a sweep:
+# :doc:`/sweeps`.
