@@ -12,8 +12,8 @@ the personal data they are.
 # %%
 # On the client's side
 # --------------------
-# A client computes the gradient of its loss on one batch. ``gp.local_update`` does that; if you have
-# a training loop of your own, collect the gradients after ``backward()``:
+# A client computes the gradient of its loss on one batch. ``gp.local_update`` does that; if you
+# have a training loop of your own, collect the gradients after ``backward()``:
 
 import tempfile
 from pathlib import Path
@@ -58,8 +58,8 @@ recovery = gp.peel(model, gp.load_update(path))
 print(recovery)
 
 # %%
-# *Complete* is a strong statement: the gradient of the recovered samples is the whole update, in all
-# layers, so nothing else was in the batch.
+# *Complete* is a strong statement: the gradient of the recovered samples is the whole update, in
+# all layers, so nothing else was in the batch.
 #
 # Each sample states what its certificate rests on, how many independent equations support it, and
 # an estimate of its own error.

@@ -10,8 +10,9 @@ and compares the result with the real data.
 # %%
 # The model and the batch
 # -----------------------
-# Any ``torch.nn.Module`` will do if its first ``Linear`` layer is followed by a ReLU. Layers such as
-# ``Flatten`` and a fixed normalisation may stand in front of it; anything differentiable may follow.
+# Any ``torch.nn.Module`` will do if its first ``Linear`` layer is followed by a ReLU. Layers such
+# as ``Flatten`` and a fixed normalisation may stand in front of it; anything differentiable may
+# follow.
 #
 # The batch is what the client trains on in one step: here, 64 scans of handwritten digits.
 
@@ -110,5 +111,5 @@ print(gp.audit(model, batch.x, batch.y))
 #
 #     gp.report(audit, data).save("report.html")
 #
-# A sample that was not recovered is not thereby safe: another attack, another round or a server that
-# changes the first layer may reach it. :doc:`/sharp-edges` lists the limits of an audit.
+# A sample that was not recovered is not thereby safe: another attack, another round or a server
+# that changes the first layer may reach it. :doc:`/sharp-edges` lists the limits of an audit.

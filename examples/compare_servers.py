@@ -22,9 +22,7 @@ import gradpeel as gp
 from gradpeel.datasets import draw_batch, load
 
 torch.manual_seed(0)
-model = nn.Sequential(
-    nn.Flatten(), nn.Linear(64, 500), nn.ReLU(), nn.Linear(500, 10)
-).double()
+model = nn.Sequential(nn.Flatten(), nn.Linear(64, 500), nn.ReLU(), nn.Linear(500, 10)).double()
 batch = draw_batch(load("digits"), 128)
 
 designs = {
@@ -55,8 +53,8 @@ for name, audit in audits.items():
 # %%
 # Why they differ
 # ---------------
-# The number of samples that fire a neuron is its *degree*. A cascade starts at degree 1 and lives on
-# a supply of small degrees.
+# The number of samples that fire a neuron is its *degree*. A cascade starts at neurons of degree 1
+# and needs a supply of small degrees to continue.
 
 figure, axes = plt.subplots(1, 4, figsize=(9, 2.4), sharex=True, sharey=True)
 for axis, (name, audit) in zip(axes, audits.items(), strict=True):
@@ -67,5 +65,5 @@ axes[0].set_ylabel("neurons")
 figure.tight_layout()
 
 # %%
-# To run many such comparisons over data sets, batch sizes and seeds, write a plan and start a sweep:
-# :doc:`/sweeps`.
+# To run many such comparisons over data sets, batch sizes and seeds, write a plan and start a
+# sweep: :doc:`/sweeps`.
