@@ -3,7 +3,7 @@ Check before you send
 =====================
 
 A client can look at its own batch before it sends anything. ``gp.exposure`` takes one forward pass,
-needs no labels and no gradient, and tells which samples peeling would recover.
+needs no labels and no gradient, and shows which samples peeling would recover.
 
 It answers a narrow question, and this tutorial also shows where the answer stops being useful.
 """
@@ -78,7 +78,7 @@ batch = draw_batch(data, 32)
 print(f"peeling bound: {gp.exposure(model, batch.x).peeling_bound:.1%}")
 
 # %%
-# Yet a full audit, which also runs the row cascade (:doc:`/row-cascade`), reads the batch:
+# Yet a full audit, which also runs the :doc:`row cascade </row-cascade>`, reads the batch:
 
 audit = gp.audit(model, batch.x, batch.y)
 print(audit)

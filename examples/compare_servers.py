@@ -3,8 +3,8 @@ Compare an honest and a dishonest server
 ========================================
 
 A passive server follows the protocol and only reads what it receives. A dishonest one may also
-choose the first layer so that a gradient gives away more. gradpeel simulates four such *designs* on
-your own data. They exist in simulation only: nothing here is sent to anybody.
+choose the first layer so that a gradient gives away more; gradpeel calls that choice a *design*.
+Dishonest designs exist in simulation only, on your own data: nothing here is sent to anybody.
 """
 
 # %%
@@ -22,7 +22,12 @@ import gradpeel as gp
 from gradpeel.datasets import draw_batch, load
 
 torch.manual_seed(0)
-model = nn.Sequential(nn.Flatten(), nn.Linear(64, 500), nn.ReLU(), nn.Linear(500, 10)).double()
+model = nn.Sequential(
+    nn.Flatten(),
+    nn.Linear(64, 500),
+    nn.ReLU(),
+    nn.Linear(500, 10),
+).double()
 batch = draw_batch(load("digits"), 128)
 
 designs = {
@@ -56,12 +61,12 @@ for name, audit in audits.items():
 # The number of samples that fire a neuron is its *degree*. A cascade starts at neurons of degree 1
 # and needs a supply of small degrees to continue.
 
-figure, axes = plt.subplots(1, 4, figsize=(9, 2.4), sharex=True, sharey=True)
-for axis, (name, audit) in zip(axes, audits.items(), strict=True):
+figure, axes = plt.subplots(2, 2, figsize=(7, 4), sharex=True, sharey=True)
+for axis, (name, audit) in zip(axes.flat, audits.items(), strict=True):
     axis.hist(audit.exposure.degrees, bins=32, range=(0, 128))
-    axis.set_title(name, fontsize=9)
-    axis.set_xlabel("degree")
-axes[0].set_ylabel("neurons")
+    axis.set_title(name, fontsize=10)
+figure.supxlabel("degree", fontsize=10)
+figure.supylabel("neurons", fontsize=10)
 figure.tight_layout()
 
 # %%

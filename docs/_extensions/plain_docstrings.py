@@ -30,6 +30,7 @@ RESULTS = {
     "Target",
     "Unproven",
 }
+TYPE = "   :type: "
 LONE_STAR = re.compile(r"(?<![\w*`\\])\*(?=\w)(?![^*\s][^*]*\*(?!\w))")
 
 
@@ -42,6 +43,21 @@ def escape(
     for number, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             lines[number] = LONE_STAR.sub(r"\\*", line)
+
+
+def shorten(
+    _app: Sphinx, what: str, _name: str, _object: object, _options: object, lines: list[str]
+) -> None:
+    """Put the type of an attribute behind its name, after napoleon has put it under the text."""
+    if what != "class":
+        return
+    places = [at for at, line in enumerate(lines) if line.startswith(".. attribute:: ")]
+    for start in reversed(places):
+        types = (at for at in range(start, len(lines)) if lines[at].startswith(TYPE))
+        found = next(types, None)
+        between = lines[start + 1 : found]
+        if found is not None and not any(line.startswith(".. ") for line in between):
+            lines.insert(start + 1, lines.pop(found))
 
 
 def hide_signature(
@@ -60,5 +76,6 @@ def hide_signature(
 def setup(app: Sphinx) -> dict[str, bool]:
     """Hook in before the docstrings are parsed."""
     app.connect("autodoc-process-docstring", escape, priority=400)
+    app.connect("autodoc-process-docstring", shorten, priority=600)
     app.connect("autodoc-process-signature", hide_signature)
     return {"parallel_read_safe": True}

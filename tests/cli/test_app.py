@@ -34,7 +34,7 @@ def test_the_version_is_the_package_s() -> None:
         (["--help"], ["demo", "audit", "peel", "systems that you own", "simulation"]),
         (
             ["audit", "--help"],
-            ["gradpeel audit --data", "--soliton", "--noise", "systems that you own"],
+            ["gradpeel audit --data", "--soliton", "--noise", "you own"],
         ),
         (["peel", "--help"], ["gradpeel peel audit/update", "--unknown-tail", "personal data"]),
         (["demo", "--help"], ["--out", "--seed"]),
