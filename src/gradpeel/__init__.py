@@ -5,7 +5,7 @@ samples a server can read from one gradient, and certifies each one without look
 
     import gradpeel as gp
 
-    gp.audit(model, x, y)        simulate a round on data you own, decode it, score it
+    gp.audit(model, x, y)        simulate a training round on your data, decode it, score it
     gp.peel(model, update)       decode an update, without any ground truth
     gp.exposure(model, x)        the client's own check: one forward pass
     gp.report(audit)             one page to read, to save, to mail

@@ -1,4 +1,4 @@
-r"""The one call that ties it together: simulate a round on data you own, decode it, score it.
+r"""The one call that ties it together: simulate a training round, decode it, score it.
 
     batch -> client -> update -> (noise) -> peel -> recovery -> score
         \-> exposure
@@ -50,7 +50,7 @@ __all__ = ["Audit", "audit"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What one simulated round gives away.
+    """What one simulated training round gives away.
 
     Attributes:
         design: how the server set the target.
@@ -156,7 +156,7 @@ def audit(
     on_round: Callable[[Round], None] | None = None,
     on_rows: Callable[[RowCount], None] | None = None,
 ) -> Audit:
-    """Simulate one FedSGD round on data you own and report what its gradient gives away.
+    """Simulate a training round (FedSGD) on data you own and report what it gives away.
 
     Args:
         model: the network, in the mode in which the client trains it; it is not changed.

@@ -1,4 +1,4 @@
-"""One honest local round: what a client computes and sends in FedSGD (paper, "Threat Model").
+"""One honest training round: what a client computes and sends in FedSGD (paper, "Threat Model").
 
 Example:
     >>> import torch

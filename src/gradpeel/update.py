@@ -1,4 +1,4 @@
-"""What a client sends: gradients by parameter name, and what is known about the round.
+"""What a client sends: gradients by parameter name, and what is known about the training round.
 
 An update crosses a trust boundary, so its files hold plain arrays and nothing else: safetensors, or
 npz read without pickle (unpickling a file would run its author's code). Everything is checked on
@@ -47,7 +47,7 @@ _META_BYTES = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """One client's answer to one round of FedSGD.
+    """What one client sends in one training round (FedSGD).
 
     Attributes:
         gradients: gradient of the batch loss by parameter name, in the model's own shapes.

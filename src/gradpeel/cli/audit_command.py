@@ -1,4 +1,4 @@
-"""`gradpeel audit`: simulate one round on data you own and report what its gradient gives away."""
+"""`gradpeel audit`: simulate a training round on data you own, and report what it gives away."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["audit_command"]
 
 ATTACK = "The attack"
-ROUND = "The round"
+ROUND = "The training round"
 OUTPUT = "Output"
 
 
@@ -233,7 +233,7 @@ def audit_command(
         ),
     ] = False,
 ) -> None:
-    """Simulate one round on data you own and report what its gradient gives away.
+    """Simulate a training round on data you own and report what its gradient gives away.
 
     A client computes one gradient of a new network on a batch. The decoder sees
     only the model and the gradient; what it recovers is then compared with the
