@@ -340,7 +340,7 @@ def _write(
 ) -> None:
     """Write all that belongs to an audit.
 
-    `gradpeel peel` reads the update and the weights, `gradpeel report` regenerates the page.
+    `gradpeel peel` reads the update and the weights back, `gradpeel report` regenerates the page.
     """
     from safetensors.torch import save  # noqa: PLC0415
 

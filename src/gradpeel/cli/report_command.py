@@ -1,4 +1,4 @@
-"""`gradpeel report`: regenerate the page of an audit from what the audit wrote."""
+"""`gradpeel report`: regenerate the page of an audit or a sweep from the files it left."""
 
 from __future__ import annotations
 
