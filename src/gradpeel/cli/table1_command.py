@@ -39,7 +39,7 @@ def table1_command(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="DIR", help="Directory of the results; an earlier run in it is gone on with."
+            metavar="DIR", help="Directory of the results; an earlier run in it is resumed."
         ),
     ] = Path("gradpeel-table1"),
     data_dir: DataDir = None,
@@ -78,11 +78,11 @@ def table1_command(
         bool, typer.Option("--quiet", help="Show no progress and no list of files.")
     ] = False,
 ) -> None:
-    """Run all seven methods of the paper's table and set our rates beside its own.
+    """Run all seven methods of the paper's table and show our rates beside the published ones.
 
-    Per cell: our mean over seeds with its interval, the published rate and the
-    bound. DIR gets table1.csv, table1.md and table1.html, a heat map, beside
-    the rows of the sweep. Stopped at any moment, it goes on where it was.
+    For each cell: our mean over seeds with its interval, the published rate and
+    the peeling bound. Writes table1.csv, table1.md and table1.html, a heat map,
+    and the rows of the sweep. If it is interrupted, start it again to resume.
 
     \b
     gradpeel paper table1 --data-dir data --seeds 3

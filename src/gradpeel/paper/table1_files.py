@@ -54,7 +54,7 @@ def write_table1(table: Table1, out: Path) -> list[Path]:
 
 
 def to_csv(table: Table1) -> str:
-    """One line a cell, every number in full."""
+    """One line per cell, every number in full."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,8 +1,8 @@
 r"""A plan: which audits a sweep runs.
 
 It names data sets, designs, weight constructions, batch sizes, widths, tails, dtypes, noise, effort
-and seeds; the cells are all their combinations. What a plan can be blamed for is found when it is
-made, or, where the data is needed to tell, before the first cell runs.
+and seeds; the cells are all their combinations. Mistakes in a plan are found when it is made or, if
+the data is needed to find them, before the first cell runs.
 
 Example:
     >>> plan = Plan(datasets=["digits"], designs=["passive", "soliton-data"], batch_sizes=[64, 128])
@@ -58,17 +58,17 @@ class Plan:
         batch_sizes: samples in the client's batch.
         widths: neurons of the target.
         tails: what follows the target, each a list of widths of further hidden layers.
-        dtypes: what the client computes in.
+        dtypes: the dtypes in which the client computes.
         noises: standard deviations of noise on the update, relative to each gradient's own.
-        efforts: how long the row cascade searches, for samples that no neuron isolates; 0 for
+        efforts: how long the row cascade searches for samples that no neuron isolates; 0 for
             peeling alone.
-        seeds: one audit each; a number n is short for 0..n-1.
+        seeds: one audit for each; a number n stands for 0..n-1.
         samples: "drawn": the seed also draws which samples form the batch; "first": they are the
             first training samples, as in the paper's script.
-        init: start of the network with passive: "paper" or "torch".
+        init: initialisation of the network with passive: "paper" or "torch".
         scale: factor on positive weights with trap-weights.
         soliton: (c, delta) of the soliton designs.
-        image_size: side of ImageNet's pictures, 64 where not given.
+        image_size: height and width of ImageNet's images; 64 by default.
 
     Raises:
         InputError: a value breaks a rule; the message names key, value and rule, and the line where
