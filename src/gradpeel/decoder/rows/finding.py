@@ -81,7 +81,9 @@ def find_rows(
         if stale >= effort * patience:
             break
         found, off = rows[:0], error[:0]
-        for guess, count in _guesses(space, seeds, kind, _normalised(rows * scale), directions):
+        known = _normalised(rows * scale)
+        guesses = _guesses(space, seeds, kind, directions, known=known, again=stale % 2 == 0)
+        for guess, count in guesses:
             tried += count
             found, off = _new_rows(space, kind, guess, rows)
             if len(found):
@@ -94,23 +96,35 @@ def find_rows(
 
 
 def _guesses(
-    space: RowSpace, seeds: Seeds, kind: RowSet, known: Tensor, directions: Directions
+    space: RowSpace,
+    seeds: Seeds,
+    kind: RowSet,
+    directions: Directions,
+    *,
+    known: Tensor,
+    again: bool,
 ) -> Iterator[tuple[Guess, int]]:
     """Guesses of rows that are not known, and the number of new seeds behind each of them.
 
     Most seeds come to a row soon, or to one that is known: only if nobody comes to a new one it is
     worth while to go on with those that are still on their way.
+
+    Args:
+        space: the column space.
+        seeds: the mixtures of the update.
+        kind: what rows look like.
+        directions: that loss gradients may have at the next layer.
+        known: (n, live) rows that are known, in the units of the search.
+        again: whether known rows may be found again. Kept from that, the search comes to fewer rows
+            at first, and to those that are missing in the end.
     """
-    few = space.rank - len(known) <= LIMITS.row_few_missing
-    if few:
+    if space.rank - len(known) <= LIMITS.row_few_missing:
         yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
     z = seeds.draw(LIMITS.row_batch, known)
-    count = len(z)
-    for guess in search(space, kind, (z > 0)[:, space.live], directions(z.relu())):
+    fires, count = (z > 0)[:, space.live], len(z)
+    for guess in search(space, kind, fires, directions(z.relu()), None if again else known):
         yield guess, count
         count = 0
-    if not few:
-        yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
 
 
 def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Tensor) -> tuple[Tensor, Tensor]:

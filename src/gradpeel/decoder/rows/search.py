@@ -233,7 +233,9 @@ class BySilence:
         return [polish_by_silence(self._space, silent) for silent in guess.silent]
 
 
-def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> Iterator[Guess]:
+def search(
+    space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor, known: Tensor | None = None
+) -> Iterator[Guess]:
     """Look for a row near each guess; now and then, those that have come to one.
 
     Args:
@@ -241,15 +243,17 @@ def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> 
         rows: the other set.
         fires: (n, live) where the samples are guessed to fire.
         directions: (n, several, next width) that their loss gradients may have there.
+        known: (k, live) rows that are known, in the units of the search, and not to be found again;
+            not all there are.
     """
-    basis = space.basis.float()
-    x, state = rows.start(basis, fires, directions)
-    x = x / x.norm(dim=1, keepdim=True).clamp(min=_TINY) * math.sqrt(len(basis))
+    project = _Projection(space, known)
+    x, state = rows.start(project.basis, fires, directions)
+    x = x / x.norm(dim=1, keepdim=True).clamp(min=_TINY) * math.sqrt(len(project.basis))
     for _ in range(LIMITS.row_turns):
         for _ in range(LIMITS.row_steps):
             near, _, state = rows.nearest(x, state)
-            x = x + rows.damping * (((2 * near - x) @ basis) @ basis.T - near)
-        guess, gap = _end(basis, rows, x, state)
+            x = x + rows.damping * (project(2 * near - x) - near)
+        guess, gap = _end(project, rows, x, state)
         there = gap <= LIMITS.row_gap
         yield guess.pick(there)
         x, state = x[~there], tuple(part[~there] for part in state)
@@ -257,11 +261,41 @@ def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> 
             break
 
 
-def _end(basis: Tensor, rows: RowSet, x: Tensor, state: State) -> tuple[Guess, Tensor]:
+class _Projection:
+    """The nearest vectors of the space, if need be of those that are no sums of known rows.
+
+    Modulo the known rows the space has as many dimensions as rows are missing. Vectors then keep a
+    fixed length there, whatever they have of the known rows: so a search cannot end at one of them.
+    """
+
+    def __init__(self, space: RowSpace, known: Tensor | None) -> None:
+        """Prepare.
+
+        Args:
+            space: the column space.
+            known: (k, live) rows that are known; None for all vectors of the space.
+        """
+        basis = space.basis
+        self._known = None if known is None else len(known)
+        if known is not None:
+            # The first columns span the known rows, the others what they leave.
+            basis = basis @ torch.linalg.qr((known @ basis).T, mode="complete").Q
+        self.basis = basis.float()
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        inside = vectors @ self.basis
+        if self._known is not None:
+            rest = inside[:, self._known :]
+            rest *= math.sqrt(len(self.basis)) / rest.norm(dim=1, keepdim=True).clamp(min=_TINY)
+        nearest: Tensor = inside @ self.basis.T
+        return nearest
+
+
+def _end(project: _Projection, rows: RowSet, x: Tensor, state: State) -> tuple[Guess, Tensor]:
     """Where plain projections lead from here, and (n,) how far apart the sets are there."""
     near = sent = x
     for _ in range(LIMITS.row_end_steps):
         near, sent, state = rows.nearest(x, state)
-        x = (near @ basis) @ basis.T
+        x = project(near)
     gap = (near - x).norm(dim=1) / x.norm(dim=1).clamp(min=_TINY)
     return Guess(x.double(), rows.silent(x, sent), near != 0), gap
