@@ -6,6 +6,7 @@ from gradpeel.audit import Audit
 from gradpeel.reporting.page.payload import Count, Fact, Story
 from gradpeel.reporting.reasons import missing
 from gradpeel.reporting.sentences import comparison, limits, setup, severity, trust, verdict
+from gradpeel.reporting.tally import tally
 from gradpeel.reporting.words import counted, printable, scientific
 
 __all__ = ["story_of"]
@@ -70,6 +71,15 @@ def _confidence(audit: Audit) -> list[Fact]:
     recovery, score = audit.recovery, audit.score
     tested = f"{counted(recovery.candidates_tested, 'candidate')} tested"
     facts = [Fact("Search", f"{tested}, {len(recovery):,} of them certified.")]
+    if unproven := tally(audit).unproven:
+        match = "matches" if unproven == 1 else "match"
+        facts.append(
+            Fact(
+                "Read without proof",
+                f"{counted(unproven, 'sample')} among the candidates {match} the real data, which "
+                "only an audit can tell.",
+            )
+        )
     if not len(recovery):
         nothing = "Nothing was proven, which does not prove that nothing can be recovered."
         return [*facts, Fact("Meaning", nothing)]

@@ -42,13 +42,13 @@ gradpeel.cascade = (() => {
   // The grid as a picture of at most as many pixels as there is room for. Neighbours are averaged:
   // to drop rows would make rare firings vanish.
   function picture(state, width, height) {
-    const paints = ["silent", "fires", "gone", "going"].map((name) => rgb(colour(name)));
+    const paints = ["silent", "fires", "gone", "spent", "going"].map((name) => rgb(colour(name)));
     const sums = new Float32Array(width * height * 3), sizes = new Float32Array(width * height);
     const across = Uint32Array.from({ length: columns }, (_, column) => Math.floor((column * width) / columns));
     for (let row = 0, at = 0; row < rows; row++) {
       const line = Math.floor((row * height) / rows) * width;
       for (let column = 0; column < columns; column++, at++) {
-        const kind = !state.left[column] ? 2 : grid[at] ? 1 : state.next[column] ? 3 : 0;
+        const kind = !state.left[column] ? 2 + grid[at] : grid[at] ? 1 : state.next[column] ? 4 : 0;
         const place = line + across[column], paint = paints[kind];
         sums[3 * place] += paint[0];
         sums[3 * place + 1] += paint[1];
@@ -96,8 +96,9 @@ gradpeel.cascade = (() => {
   // What a round did, in a sentence; numbers come from the payload, not from the drawing.
   function describe({ round }) {
     const step = steps[round], next = steps[round + 1], known = columns - step.left;
-    const rows = step.by_rows ? ` (${number(step.by_rows)} by the row cascade)` : "";
-    const now = round ? `After round ${round} of ${last}: ${counted(step.recovered, "sample")} recovered in this round${rows}, ${number(known)} of ${number(columns)} so far.`
+    const isAll = step.by_rows === step.recovered;
+    const rows = step.by_rows ? ` by the row cascade${isAll ? "" : ` (${number(step.by_rows)} of them)`}` : "";
+    const now = round ? `After round ${round} of ${last}: ${counted(step.recovered, "sample")} recovered${rows} in this round, ${number(known)} of ${number(columns)} so far.`
       : `At the start: ${counted(columns, "sample")}, none recovered.`;
     if (next) return `${now} ${counted(step.singletons, "neuron")} ${step.singletons === 1 ? "is" : "are"} left with a single sample.`;
     return step.left ? `${now} The cascade stops here with ${counted(step.left, "sample")} left. Not recovered is not safe.` : `${now} Nothing is left.`;
@@ -203,7 +204,8 @@ gradpeel.cascade = (() => {
     return { text: `Sample ${samples[column]} ${fires} neuron ${neurons[row]}; ${fate}${source}`, sample: samples[column] };
   });
   const every = Math.ceil((last + 1) / 14);
-  document.getElementById("ticks").append(...steps.map((_, round) => make("span", {}, round % every ? "" : String(round))));
+  const isNamed = (round) => round === last || (round % every === 0 && last - round >= every);
+  document.getElementById("ticks").append(...steps.map((_, round) => make("span", {}, isNamed(round) ? String(round) : "")));
   onThemeChange(paint);
   show(last);
   return cascade;

@@ -38,12 +38,12 @@ gradpeel.chain = (() => {
 
   function picture(steps) {
     const width = STEP * steps.length + 100, others = Math.max(0, ...steps.map(({ before }) => before.length - 1));
-    const height = TOP + 74 + (others ? 34 + 18 * Math.min(others, MOST_OTHERS + 1) : 0);
+    const height = TOP + 44 + (others > 0 ? 18 * Math.min(others, MOST_OTHERS + 1) + 8 : 0);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", class: "chart" });
     steps.forEach(({ column, row, before }, place) => {
       const from = 40 + STEP * place, middle = from + STEP * 0.5, to = from + STEP;
-      if (before.length) svg.append(line(from, TOP, middle, TOP, ""));
-      svg.append(line(middle, TOP, to, TOP, "reads"), draw("rect", { x: middle - 9, y: TOP - 9, width: 18, height: 18, class: "node" }));
+      if (before.length) svg.append(line(from + 11, TOP, middle, TOP, ""));
+      svg.append(line(middle, TOP, to - 11, TOP, "reads"), draw("rect", { x: middle - 9, y: TOP - 9, width: 18, height: 18, class: "node" }));
       svg.append(name(middle, TOP + 30, `neuron ${neurons[row]}`), circle(to, TOP, 11, "lit"));
       svg.append(name(to, TOP - 24, `sample ${samples[column]}`), name(to, TOP + 30, `round ${rounds[column]}`));
       const rest = before.slice(1), shown = rest.slice(0, MOST_OTHERS);

@@ -3,7 +3,7 @@
 gradpeel.samples = (() => {
   const { page, make, number, counted, scientific } = gradpeel;
   const isRecords = page.features.length > 0, isTable = !page.with_samples;
-  const PER_PAGE = isTable ? 100 : isRecords ? 6 : 48;
+  const PER_PAGE = isTable ? 50 : isRecords ? 6 : 48;
   // Below this a picture differs visibly from its original.
   const GOOD_DECIBELS = 50;
   const box = document.getElementById("cards");
@@ -21,7 +21,7 @@ gradpeel.samples = (() => {
   function chosen() {
     const round = Number(ofRound.value);
     return page.samples
-      .filter((sample) => filter.value === "all" || (filter.value === "recovered") === sample.round > 0)
+      .filter((sample) => filter.value === "all" || (sample.round ? "recovered" : sample.way) === filter.value)
       .filter((sample) => round === 0 || sample.round === round)
       .sort(ORDERS[sort.value]);
   }
@@ -39,12 +39,13 @@ gradpeel.samples = (() => {
   }
 
   function byRound(shown, all) {
-    return [...new Set(shown.map((sample) => sample.round))].map((round) => {
-      const total = counted(all.filter((sample) => sample.round === round).length, "sample");
-      const heading = make("h3", {}, round ? `Round ${round}` : "Not recovered", make("span", {}, total));
-      return make("div", { class: "group" }, heading, cards(shown.filter((sample) => sample.round === round)));
+    return [...new Set(shown.map(group))].map((name) => {
+      const total = counted(all.filter((sample) => group(sample) === name).length, "sample");
+      const heading = make("h3", {}, name, make("span", {}, total));
+      return make("div", { class: "group" }, heading, cards(shown.filter((sample) => group(sample) === name)));
     });
   }
+  const group = ({ round, way }) => (round ? `Round ${round}` : `${way[0].toUpperCase()}${way.slice(1)}`);
   const cards = (those) => make("ul", { class: `cards${isRecords ? " records" : ""}` }, ...those.map(card));
 
   function card(sample) {
@@ -63,8 +64,7 @@ gradpeel.samples = (() => {
   function remarks(sample) {
     const found = [];
     if (sample.mistaken !== null) found.push(`mistaken for ${sample.mistaken}`);
-    if (sample.way === "read without proof") found.push(sample.way);
-    else if (sample.way === "by the row cascade") found.push("row cascade");
+    if (sample.way === "by the row cascade") found.push("row cascade");
     if (!sample.round && sample.outcome !== "not reached") found.push(sample.outcome);
     if (sample.psnr !== null && sample.psnr < GOOD_DECIBELS) found.push(`PSNR ${sample.psnr.toFixed(0)} dB, SSIM ${sample.ssim.toFixed(2)}`);
     if (sample.copies > 1) found.push(`${sample.copies} copies in the batch`);
@@ -113,7 +113,7 @@ gradpeel.samples = (() => {
     ["largest residual", (one) => scientific(one.residual)],
     ["estimated error", (one) => scientific(one.estimate)],
   ];
-  // The drawer takes the full width below the row of its card.
+  // The drawer takes the full width below the row that its card stands in.
   function opener(sample, item) {
     const button = make("button", { type: "button", class: "link", "aria-expanded": "false" }, "Certificate", make("span", { class: "sr" }, ` of sample ${sample.index}`));
     button.addEventListener("click", () => {
@@ -122,7 +122,9 @@ gradpeel.samples = (() => {
       for (const other of box.querySelectorAll("[aria-expanded]")) other.setAttribute("aria-expanded", "false");
       if (isOpen) return;
       button.setAttribute("aria-expanded", "true");
-      item.after(drawer(sample));
+      let end = item;
+      while (end.nextElementSibling?.offsetTop === item.offsetTop) end = end.nextElementSibling;
+      end.after(drawer(sample));
     });
     return button;
   }
