@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from gradpeel.cli.command_line import command_line
 from gradpeel.cli.decoder_options import DEVICE_HELP, EFFORT_HELP
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gradpeel.audit import Audit
     from gradpeel.datasets import Dataset
     from gradpeel.designs import Design
+    from gradpeel.reporting.page import Report
 
 __all__ = ["audit_command"]
 
@@ -233,6 +235,14 @@ def audit_command(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--open",
+            help="Show the report in the web browser; without --out from a temporary directory.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
 ) -> None:
     """Simulate one round on data you own and tell what its gradient gives away.
 
@@ -313,8 +323,13 @@ def audit_command(
             "effort": effort,
             **_settings(result.design),
         }
-        if folder is not None:
-            _write(folder, result, dataset, numbers, samples=samples)
+        page = None
+        if folder is not None or show:
+            from gradpeel.reporting.page import report  # noqa: PLC0415
+
+            page = report(result, dataset, samples=samples, command=command_line())
+        if folder is not None and page is not None:
+            _write(folder, result, dataset, numbers, page, samples=samples)
 
     if as_json:
         typer.echo(to_json(numbers))
@@ -325,6 +340,8 @@ def audit_command(
     if out is not None and not quiet:
         for path in sorted(out.iterdir()):
             typer.echo(f"wrote {path}", err=True)
+    if page is not None and show:
+        page.open(None if out is None else out / "report.html")
 
 
 def _settings(design: Design) -> dict[str, object]:
@@ -337,17 +354,22 @@ def _settings(design: Design) -> dict[str, object]:
 
 
 def _write(
-    folder: Path, result: Audit, dataset: Dataset, numbers: dict[str, object], *, samples: bool
+    folder: Path,
+    result: Audit,
+    dataset: Dataset,
+    numbers: dict[str, object],
+    page: Report,
+    *,
+    samples: bool,
 ) -> None:
     """Write all that belongs to an audit.
 
-    `gradpeel peel` reads the update and the weights back, `gradpeel report` makes the page anew.
+    `gradpeel peel` reads the update and the weights back, `gradpeel report` regenerates the page.
     """
     from safetensors.torch import save  # noqa: PLC0415
 
     from gradpeel.files import write_files  # noqa: PLC0415
     from gradpeel.reporting import save_figures  # noqa: PLC0415
-    from gradpeel.reporting.page import report  # noqa: PLC0415
     from gradpeel.update import save_update  # noqa: PLC0415
 
     (folder / "result.json").write_text(to_json(numbers, indent=2) + "\n", encoding="utf-8")
@@ -355,4 +377,4 @@ def _write(
     state = {name: value.contiguous() for name, value in result.model.state_dict().items()}
     (folder / "model.safetensors").write_bytes(save(state))
     save_figures(result, dataset, folder, samples=samples)
-    write_files(folder, report(result, dataset, samples=samples).files())
+    write_files(folder, page.files())

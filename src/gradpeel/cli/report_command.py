@@ -1,4 +1,4 @@
-"""`gradpeel report`: make the page of an audit anew from what the audit left."""
+"""`gradpeel report`: regenerate the page of an audit or a sweep from the files it left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report_command(
     ] = True,
     show: Annotated[bool, typer.Option("--open", help="Show the page in the web browser.")] = False,
 ) -> None:
-    """Make report.html anew, one page without anything beside it, from report.json or a sweep.
+    """Regenerate report.html, one self-contained page, from report.json or a sweep.
 
     The file need not be trusted: it is checked, and nothing in it is run.
 

@@ -63,7 +63,7 @@ def activation_grid_rounds(audit: Audit) -> Figure:
     heading(
         figure,
         "One gradient, peeled round by round",
-        "dark: fires; tinted: recovered in this round; dot: only this sample still fires the neuron",
+        "dark: fires; tinted: recovered in this round; dot: only this sample still fires it",
     )
     for panel, number in enumerate(shown):
         row, column = divmod(panel, COLUMNS)

@@ -43,7 +43,7 @@ _WHY = {
     Outcome.INEXACT: "within reach of peeling, but the subtractions left too few exact digits",
     Outcome.HIDDEN: "within reach only after another sample that was not recovered",
     Outcome.MISSED: "within reach of peeling, but the decoder stopped before it found them",
-    Outcome.UNREACHED: "no neuron isolates them, and the row cascade did not find them",
+    Outcome.UNREACHED: "no neuron isolates them, and the row cascade {rows}",
 }
 
 
@@ -65,7 +65,7 @@ def missing(audit: Audit) -> list[tuple[str, str]]:
         if not them:
             continue
         share = scientific(float(audit.signals[them].max()))
-        why = template.format(precision=precision(audit), share=share)
+        why = template.format(precision=precision(audit), share=share, rows=_rows(audit))
         # What concerns a whole batch or dtype says nothing about single samples.
         is_single = outcome not in {Outcome.COARSE, Outcome.UNREACHED}
         text = f"{_numbered(them)}: {why}" if is_single else why
@@ -75,6 +75,14 @@ def missing(audit: Audit) -> list[tuple[str, str]]:
 
 def _numbered(samples: list[int]) -> str:
     return f"{'sample' if len(samples) == 1 else 'samples'} {listing(samples)}"
+
+
+def _rows(audit: Audit) -> str:
+    """What the row cascade did about them."""
+    rows = audit.recovery.rows
+    if rows is None:
+        return "was not run"
+    return "did not find them" if rows.searched else "was not run because they are too many"
 
 
 def precision(audit: Audit) -> str:

@@ -21,7 +21,11 @@ def sweep_summary(results: Results) -> Lines:
     groups = over_seeds(results.rows)
     parts: list[Table | Text] = [_table(groups)] if groups else []
     false = sum(row.measurement.false_certificates for row in results.rows if row.measurement)
-    parts.append(Text(f"{counted(len(results.rows), 'audit')} measured, {counted(false, 'false certificate')}"))
+    parts.append(
+        Text(
+            f"{counted(len(results.rows), 'audit')} measured, {counted(false, 'false certificate')}"
+        )
+    )
     parts += [Text(f"{name}: {note}") for name, note in results.notes.items()]
     if results.failures:
         parts.append(Text(f"{counted(len(results.failures), 'audit')} failed:", style="bold"))

@@ -63,7 +63,9 @@ def _verdict(recovery: Recovery) -> RenderableType:
     if not found:
         of = "" if size is None else f" of {size:,}"
         return Text(f"No sample{of} in this update could be certified.", style="bold yellow")
-    some = counted(found, "sample") if size is None else f"{found:,} of the {counted(size, 'sample')}"
+    some = (
+        counted(found, "sample") if size is None else f"{found:,} of the {counted(size, 'sample')}"
+    )
     subject = all_of(size) if found == size else some
     verdict = (
         f"{subject} behind this update {was(found)} recovered, each with "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["counted", "duration", "listing", "percent", "printable", "scientific"]
+__all__ = ["counted", "duration", "listing", "percent", "printable", "scientific", "short"]
 
 
 def counted(number: int, noun: str) -> str:
@@ -39,6 +39,16 @@ def scientific(value: float) -> str:
         ('2.2e-13', '0')
     """
     return f"{value:.1e}" if value else "0"
+
+
+def short(value: float) -> str:
+    """A setting as people write it, without a zero before the exponent.
+
+    Example:
+        >>> short(1e-06), short(0.001), short(64)
+        ('1e-6', '0.001', '64')
+    """
+    return f"{value:g}".replace("e-0", "e-")
 
 
 def listing(numbers: Sequence[int], most: int = 8) -> str:

@@ -72,12 +72,14 @@ class Group:
         ours: share of the batch recovered.
         bound: share of the batch that peeling the activation grid reaches.
         baseline: share that a single pass recovers, without peeling.
+        rates: share of the batch recovered, by seed.
     """
 
     cell: Cell
     ours: Estimate
     bound: Estimate
     baseline: Estimate
+    rates: tuple[float, ...]
 
 
 def over_seeds(rows: Iterable[Finished]) -> list[Group]:
@@ -89,6 +91,10 @@ def over_seeds(rows: Iterable[Finished]) -> list[Group]:
             rates = (found.recovered / size, found.reachable / size, found.baseline_rate)
             grouped.setdefault(replace(row.cell, seed=0), []).append(rates)
     return [
-        Group(cell, *(estimate(column) for column in zip(*rates, strict=True)))
+        Group(
+            cell,
+            *(estimate(column) for column in zip(*rates, strict=True)),
+            tuple(ours for ours, _, _ in rates),
+        )
         for cell, rates in grouped.items()
     ]

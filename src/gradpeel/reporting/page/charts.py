@@ -238,6 +238,7 @@ def residual_curve(residuals: Sequence[float]) -> Curve | None:
             if place % every == 0
         ),
         ticks=tuple(
-            (down(power), f"1e{power}" if power else "1") for power in range(top, bottom - 1, -apart)
+            (down(power), f"1e{power}" if power else "1")
+            for power in range(top, bottom - 1, -apart)
         ),
     )

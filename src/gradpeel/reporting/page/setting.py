@@ -9,23 +9,17 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from gradpeel.audit import Audit
+from gradpeel.reporting.methods import spelled
 from gradpeel.reporting.sentences import weights
 from gradpeel.reporting.words import printable
 
 __all__ = ["architecture", "hashes_of", "setting_of"]
 
-DESIGNS = {
-    "passive": "passive server",
-    "trap-weights": "active server, trap weights",
-    "soliton-free": "active server, Soliton-Free",
-    "soliton-data": "active server, Soliton-Data",
-}
-
 
 def setting_of(audit: Audit) -> list[tuple[str, str]]:
     """Names and values for a line of labels."""
-    name = audit.design.name
-    server = DESIGNS.get(name, f"{'active' if audit.design.active else 'passive'} server, {name}")
+    name = spelled(audit.design.name)
+    server = f"active server, {name}" if audit.design.active else name
     origin = "set by the server" if audit.design.active else "initialised"
     kept = audit.design.weights == "keep"
     return [
