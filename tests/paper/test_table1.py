@@ -15,7 +15,8 @@ from gradpeel.designs import PAPER_METHODS
 from gradpeel.errors import InputError
 from gradpeel.paper import published_rates
 from gradpeel.paper.table1 import BATCH_SIZES, Table1, Verdict, table1_plan
-from gradpeel.paper.table1_files import to_csv, to_html, to_markdown, write_table1
+from gradpeel.paper.table1_files import to_csv, to_markdown, write_table1
+from gradpeel.paper.table1_page import to_html
 from gradpeel.paper.table1_terminal import table1_text
 from gradpeel.sweeps import Finished, Results
 from sweep_rows import failed, measured
@@ -164,7 +165,8 @@ def test_every_form_shows_rates_marks_and_footnotes(tmp_path: Path) -> None:
     # Notes come from data: a page shows them as text.
     assert NOTE not in page
     assert "&lt;b&gt;letters&lt;/b&gt;" in page
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
     paths = write_table1(made, tmp_path)
     assert [path.name for path in paths] == ["table1.csv", "table1.md", "table1.html"]
     assert paths[2].read_text(encoding="utf-8") == page

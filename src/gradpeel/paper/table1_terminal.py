@@ -59,8 +59,9 @@ def _ours(cell: Comparison | None) -> Text:
 
 def _interval(cell: Comparison | None, end: Literal["low", "high"]) -> Text:
     """One end of the 95 % interval, which never leaves 0 to 1."""
-    is_known = cell is not None and cell.ours.reach > 0
-    return Text(f"{getattr(cell.ours, end):.3f}" if is_known else "", style="dim")
+    if cell is None or not cell.ours.reach:
+        return Text()
+    return Text(f"{getattr(cell.ours, end):.3f}", style="dim")
 
 
 def _published(cell: Comparison | None) -> Text:

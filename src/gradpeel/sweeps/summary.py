@@ -90,11 +90,8 @@ def over_seeds(rows: Iterable[Finished]) -> list[Group]:
             size, found = row.cell.batch_size, row.measurement
             rates = (found.recovered / size, found.reachable / size, found.baseline_rate)
             grouped.setdefault(replace(row.cell, seed=0), []).append(rates)
-    return [
-        Group(
-            cell,
-            *(estimate(column) for column in zip(*rates, strict=True)),
-            tuple(ours for ours, _, _ in rates),
-        )
-        for cell, rates in grouped.items()
-    ]
+    groups = []
+    for cell, rates in grouped.items():
+        ours, bound, baseline = zip(*rates, strict=True)
+        groups.append(Group(cell, estimate(ours), estimate(bound), estimate(baseline), ours))
+    return groups

@@ -64,7 +64,7 @@ def test_dots_stay_inside_and_earlier_rounds_above(rows: list[tuple[float, int]]
     for dot in chart.dots:
         assert 0 <= dot.x <= WIDTH
         assert 0 <= dot.y <= HEIGHT
-        assert dot.rebuilt == (rounds[dot.sample] > 0)
+        assert dot.is_recovered == (rounds[dot.sample] > 0)
     for one in chart.dots:
         for other in chart.dots:
             if (rounds[one.sample] or 99) < (rounds[other.sample] or 99):

@@ -160,9 +160,7 @@ def _check(payload: Payload) -> None:
     try:
         unpacked(cascade.bits, len(cascade.neurons), columns)
     except ValueError:
-        raise InputError(
-            "page.cascade.bits: expected the grid as base64, one bit per cell"
-        ) from None
+        raise InputError("page.cascade.bits: expected base64, one bit per cell") from None
     _within(risk.rounds, steps, "page.risk.rounds")
     _within(risk.degrees, payload.all_neurons + 1, "page.risk.degrees")
     _expect(len(risk.degrees) == columns + 1, "page.risk.degrees", f"{columns + 1} entries")

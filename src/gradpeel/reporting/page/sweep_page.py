@@ -49,17 +49,17 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     recovered = sum(one.recovered for one in found)
     false = counted(sum(one.false_certificates for one in found), "false certificate")
     wrong = counted(sum(one.wrong_labels for one in found), "wrong label")
+    audits = f"{counted(len(found), 'audit')} of one gradient each"
+    limits = (
+        "Not recovered is not safe: another attack, round or batch may recover the rest. "
+        "A sweep measures peeling alone; the row cascade was not run."
+    )
     facts = [
         (
             "Confidence",
-            f"{counted(len(found), 'audit')} of one gradient each, "
-            f"{counted(recovered, 'sample')} recovered: {false}, {wrong}.",
+            f"{audits}, {counted(recovered, 'sample')} recovered: {false}, {wrong}.",
         ),
-        (
-            "Limits of this sweep",
-            "Not recovered is not safe: another attack, round or batch may recover the rest. "
-            "A sweep measures peeling alone; the row cascade was not run.",
-        ),
+        ("Limits of this sweep", limits),
     ]
     if results.failures:
         failed = counted(len(results.failures), "audit")

@@ -78,7 +78,7 @@ def whole_batches(groups: Sequence[Group]) -> list[tuple[Cell, int]]:
 
 
 def lead(groups: Sequence[Group]) -> str:
-    """What a sweep found, in a sentence: the passive server first, then the strongest active one."""
+    """What a sweep found, in a sentence: first the passive server, then the strongest active."""
     if not groups:
         return "No audit was measured."
     whole = [(cell, size) for cell, size in whole_batches(groups) if size]
