@@ -156,7 +156,7 @@ class Limits:
     """Seeds that are searched from at once."""
     row_seeds: int = 64
     """Seeds that are tried at most, for each unknown sample."""
-    row_patience: int = 4
+    row_patience: int = 8
     """Batches of seeds without a new row after which the search gives up."""
     row_patience_at_first: int = 2
     """The same before any row was found."""
@@ -172,14 +172,29 @@ class Limits:
     """Projections that make a start where nothing is known of the next layer."""
     row_gap: float = 0.05
     """Largest relative distance between the two sets at the end of a search that led somewhere."""
+    row_few_missing: int = 16
+    """So few rows that are missing are looked for in what the others leave of the space first."""
+    row_remainder_seeds: int = 16
+    """Neurons, and random mixtures, that a search for the last rows starts from at once."""
+    row_remainder_mixtures: int = 2
+    """Mixtures that are made one after the other in that search."""
+    row_remainder_turns: int = 10
+    """How often silent neurons that were guessed wrong are weighted down, for each of them."""
+    row_remainder_steps: int = 3
+    """Inverse iterations in each turn."""
     row_polish_steps: int = 12
     """How often neurons that are not silent are left out."""
     row_outlier: float = 8.0
     """How many times the median of silent neurons one of them may be, in units of its error."""
+    row_zero: float = 16.0
+    """How many times what noise leaves of a row it may be where its sample is silent."""
     row_spare: int = 8
     """Silent neurons beyond the rank that a row must have."""
     row_error: float = 0.003
-    """Largest relative error of a row."""
+    """Largest relative error of a row, where nothing is known of the next layer."""
+    row_error_fitted: float = 0.1
+    """The same where the next layer says what a row looks like: who is that faint cannot be
+    certified, but need not be in the way of others."""
     row_same_guess: float = 1e-04
     """Guesses whose cosine is nearer to 1 than this are of the same row."""
     row_same: float = 1e-09

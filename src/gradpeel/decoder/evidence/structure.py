@@ -43,6 +43,7 @@ class Structure:
         self._basis: Tensor | None = None
         self._signal: Tensor | None = None
         self._rank: int | None = None
+        self._strength: Tensor | None = None
         self._found: dict[bytes, tuple[Tensor, Tensor, int]] = {}
         self._alike = 1.0
         self.asked = False
@@ -257,7 +258,13 @@ class Structure:
             )
             self._rank = _rank(values, noise)
             self._signal = basis @ left[:, : self._rank]
+            self._strength = values[: self._rank]
         return self._signal
+
+    def strength(self) -> Tensor | None:
+        """(rank,) how far the columns of `signal` stand above the error; None where it is None."""
+        self.signal()
+        return self._strength
 
 
 def _rank(values: Tensor, noise: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.decoder.residual import Residual
-from gradpeel.decoder.rows.polish import polish
+from gradpeel.decoder.rows.remainder import search_remainder
 from gradpeel.decoder.rows.search import ByNextLayer, BySilence, Guess, RowSet, search
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
@@ -68,7 +68,7 @@ def find_rows(
         on_rows: called after every batch of seeds with how far it has come.
     """
     seeds = Seeds(residual, space)
-    kind: RowSet = BySilence()
+    kind: RowSet = BySilence(space)
     # A next layer that is about as wide as neurons fire can send back anything.
     if weight is not None and len(weight) <= LIMITS.row_widest_next * len(space.unit):
         kind = ByNextLayer(space, weight)
@@ -80,31 +80,50 @@ def find_rows(
         patience = LIMITS.row_patience if len(rows) else LIMITS.row_patience_at_first
         if stale >= effort * patience:
             break
-        z = seeds.draw(LIMITS.row_batch, _normalised(rows * scale))
         found, off = rows[:0], error[:0]
-        # Most seeds come to a row soon, or to one that is known: only if nobody comes to a new one
-        # it is worth while to go on with those that are still on their way.
-        for guess in search(space, kind, (z > 0)[:, space.live], directions(z.relu())):
-            found, off = _new_rows(space, guess, rows)
+        for guess, count in _guesses(space, seeds, kind, _normalised(rows * scale), directions):
+            tried += count
+            found, off = _new_rows(space, kind, guess, rows)
             if len(found):
                 break
         rows, error = torch.cat([rows, found]), torch.cat([error, off])
-        tried += len(z)
         stale = 0 if len(found) else stale + 1
         if on_rows is not None:
             on_rows(RowCount(len(rows), space.rank))
     return Rows(space, rows, error, tried)
 
 
-def _new_rows(space: RowSpace, guess: Guess, known: Tensor) -> tuple[Tensor, Tensor]:
+def _guesses(
+    space: RowSpace, seeds: Seeds, kind: RowSet, known: Tensor, directions: Directions
+) -> Iterator[tuple[Guess, int]]:
+    """Guesses of rows that are not known, and the number of new seeds behind each of them.
+
+    Most seeds come to a row soon, or to one that is known: only if nobody comes to a new one it is
+    worth while to go on with those that are still on their way.
+    """
+    few = space.rank - len(known) <= LIMITS.row_few_missing
+    if few:
+        yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
+    z = seeds.draw(LIMITS.row_batch, known)
+    count = len(z)
+    for guess in search(space, kind, (z > 0)[:, space.live], directions(z.relu())):
+        yield guess, count
+        count = 0
+    if not few:
+        yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
+
+
+def _new_rows(
+    space: RowSpace, kind: RowSet, guess: Guess, known: Tensor
+) -> tuple[Tensor, Tensor]:
     """Rows that some guesses lead to and that are not known, with their errors."""
     # In units of the error, where rows are compared.
     vectors = _normalised(guess.rows * (space.unit / space.error))
     fresh = _distinct(vectors, known, LIMITS.row_same_guess)
-    rows, silent, error = polish(space, guess.silent[fresh])
-    rows = _normalised(torch.where(silent, 0.0, rows))
-    good = (error <= LIMITS.row_error).nonzero()[:, 0]
-    rows, error = rows[good], error[good]
+    polished = kind.polish(guess.pick(fresh))
+    good = [(row, error) for row, error in polished if float(error) <= kind.most_error]
+    rows = torch.stack([row for row, _ in good]) if good else known[:0]
+    error = torch.stack([error for _, error in good]) if good else known[:0].sum(1)
     # Two readings of a row differ by what they are off.
     off = LIMITS.nothing * float(error.max()) if len(error) else 0.0
     new = _distinct(rows, known, max(LIMITS.row_same, off**2))

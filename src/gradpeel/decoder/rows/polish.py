@@ -1,8 +1,10 @@
 """From a guess to the row itself, or to the finding that there is none.
 
 If it is known at which neurons a sample is silent, its row is the one vector of the column space
-that is zero at all of them. A guess names most of them, and a few that are wrong; those stand out,
-because there the vector is not zero, and are left out next time.
+that is zero at all of them. Where the next layer is known, its row is the one that is, besides,
+what that layer sends back at all others: that takes fewer neurons, and holds where samples are so
+much alike that hardly any neuron is silent for one of them alone. A guess names most neurons right;
+those that are wrong stand out, and are put right next time.
 """
 
 from __future__ import annotations
@@ -14,51 +16,98 @@ from gradpeel.decoder.evidence.structure import null_vector
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.rows.space import RowSpace
 
-__all__ = ["polish"]
+__all__ = ["polish_by_next_layer", "polish_by_silence"]
+
+_Row = tuple[Tensor, Tensor]
+"""A unit vector (live,) in units of the error, zero where the sample is silent; its relative error,
+infinite where there is no such row."""
 
 
-def polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Find the rows of samples that are silent at nearly all of some neurons.
+def polish_by_silence(space: RowSpace, silent: Tensor) -> _Row:
+    """Find the row of a sample that is silent at nearly all of some neurons.
 
     Args:
         space: the column space.
-        silent: (n, live) mask of neurons at which each is guessed to be silent.
-
-    Returns:
-        (n, live) unit vectors in units of the error, (n, live) mask of neurons at which they are
-        zero, and (n,) their relative errors; infinite where there is no such row.
+        silent: (live,) mask of neurons at which it is guessed to be silent.
     """
-    rows = [_polish(space, one) for one in silent]
-    if not rows:
-        none = space.exact.new_zeros(0, len(space.exact))
-        return none, silent, none.sum(1)
-    return (
-        torch.stack([row for row, _, _ in rows]),
-        torch.stack([zero for _, zero, _ in rows]),
-        torch.stack([error for _, _, error in rows]),
-    )
-
-
-def _polish(space: RowSpace, silent: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     exact = space.exact
     row = other = exact[:, 0]
-    error = row.new_tensor(torch.inf)
+    none = row.new_tensor(torch.inf)
+    vector, error = space.strength, none
     for _ in range(LIMITS.row_polish_steps):
         if int(silent.sum()) < space.rank + LIMITS.row_spare:
-            return row, silent, error.new_tensor(torch.inf)
+            return row, none
         vector, other, error = null_vector(exact, ~silent)
         row = exact @ vector
         size = row.abs()
-        usual = size[silent].median()
-        stays = silent & (size <= LIMITS.row_outlier * usual)
+        stays = silent & (size <= LIMITS.row_outlier * size[silent].median())
         if torch.equal(stays, silent):
             break
         silent = stays
+    # A difference of two that are alike is nearly zero at many neurons, but not as nearly as the
+    # update is exact.
+    if float(row.abs()[silent].median()) > LIMITS.row_zero * _noise(space, vector):
+        error = none
     # A sum of two rows is zero where both are, and at one neuron more where they cancel: that one
     # alone would tell it from other sums of them. A row is told from others by many.
     against = (exact[silent] @ other).square()
     if float(against.sum().square()) < LIMITS.row_spare * float(against.square().sum()):
-        error = error.new_tensor(torch.inf)
+        error = none
     # Neurons that were left out may be silent just as well.
     silent = row.abs() <= LIMITS.row_outlier * row.abs()[silent].median()
-    return row / row.norm(), silent, error
+    return _unit(torch.where(silent, 0.0, row)), error
+
+
+def polish_by_next_layer(space: RowSpace, weight: Tensor, fires: Tensor) -> _Row:
+    """Find the row of a sample that fires at nearly all of some neurons, and at nearly no others.
+
+    The vectors that the next layer may send back to these neurons are a space of their own; the row
+    is what the two spaces have in common.
+
+    Args:
+        space: the column space.
+        weight: (live, next width) of the next layer, in units of the error.
+        fires: (live,) mask of neurons at which it is guessed to fire.
+    """
+    exact = space.exact
+    row = sent = exact[:, 0]
+    none = row.new_tensor(torch.inf)
+    vector, gap = space.strength, none
+    width = weight.shape[1]
+    if len(row) < space.rank + width + LIMITS.row_spare:
+        return row, none
+    for _ in range(LIMITS.row_polish_steps):
+        if int(fires.sum()) < width + LIMITS.row_spare:
+            return row, none
+        own = weight[fires]
+        factor, failed = torch.linalg.cholesky_ex(own.T @ own)
+        if int(failed):
+            return row, none
+        # Cosines of the angles between the two spaces: 1 where they meet.
+        shared = torch.linalg.solve_triangular(factor, own.T @ exact[fires], upper=False)
+        square, direction = torch.linalg.eigh(shared @ shared.T)
+        gap = (1.0 - square[-2:-1]).clamp(min=0.0).sum().sqrt() if width > 1 else square[-1]
+        vector = torch.nn.functional.normalize(direction[:, -1] @ shared, dim=0)
+        row = exact @ vector
+        v = torch.cholesky_solve((own.T @ row[fires])[:, None], factor)[:, 0]
+        sent = weight @ v
+        now = (row - sent).abs() < row.abs()
+        if torch.equal(now, fires):
+            break
+        fires = now
+    off = torch.minimum((row - sent).abs(), row.abs())
+    noise = _noise(space, vector) + space.resolution * float(row.square().mean().sqrt())
+    if float(off.median()) > LIMITS.row_zero * noise:
+        return row, none
+    return _unit(torch.where(fires, row, 0.0)), off.norm() / (gap * row.norm())
+
+
+def _noise(space: RowSpace, vector: Tensor) -> float:
+    """What the error of the update leaves at one neuron of a combination of the columns."""
+    rounding = torch.finfo(vector.dtype).eps  # of the columns themselves
+    return float((vector / space.strength).norm()) + rounding
+
+
+def _unit(row: Tensor) -> Tensor:
+    unit: Tensor = torch.nn.functional.normalize(row, dim=0, eps=torch.finfo(row.dtype).tiny)
+    return unit

@@ -86,7 +86,9 @@ def isolate(rows: Rows, residual: Residual) -> Isolated | None:
     solution = solve @ known
     factor = solution[:, -1:]
     left = rms(known - (rows.rows * error).T @ solution)
-    if float(left.norm()) > LIMITS.row_left * float(rms(known).norm()) or bool((factor == 0).any()):
+    # What is left may be samples without a row, and the errors of those that were peeled.
+    most = LIMITS.row_left * float(rms(known).norm()) + float(error.norm())
+    if float(left.norm()) > most or bool((factor == 0).any()):
         return None
     # Who has no row is noise to the others.
     noisy = residual.clone()

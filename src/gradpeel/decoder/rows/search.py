@@ -23,6 +23,7 @@ from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian
+from gradpeel.decoder.rows.polish import polish_by_next_layer, polish_by_silence
 from gradpeel.decoder.rows.space import RowSpace
 
 __all__ = ["ByNextLayer", "BySilence", "Guess", "RowSet", "search"]
@@ -40,16 +41,24 @@ class Guess:
     Attributes:
         rows: (n, live) the vectors, in the space.
         silent: (n, live) mask of neurons at which each is nearly zero although it need not be.
+        fires: (n, live) mask of neurons at which the samples fire, if these are their rows.
     """
 
     rows: Tensor
     silent: Tensor
+    fires: Tensor
+
+    def pick(self, which: Tensor) -> Guess:
+        """Some of them, by a mask or by indices."""
+        return Guess(self.rows[which], self.silent[which], self.fires[which])
 
 
 class RowSet(Protocol):
     """The vectors that have the form of a row."""
 
     damping: float
+    most_error: float
+    """Largest relative error of a row that can still be told from what is none."""
 
     def start(self, basis: Tensor, fires: Tensor, directions: Tensor) -> tuple[Tensor, State]:
         """Vectors of the space near rows of samples that are guessed to fire at some neurons.
@@ -66,6 +75,21 @@ class RowSet(Protocol):
     def silent(self, rows: Tensor, sent: Tensor) -> Tensor:
         """Mask of neurons at which vectors are nearly zero although they need not be."""
 
+    def gram(self, basis: Tensor, weight: Tensor, fires: Tensor) -> Tensor:
+        """(n, rank, rank) quadratic forms: how far vectors of the space are from this set.
+
+        Args:
+            basis: (live, rank) of the space.
+            weight: (n, live) of each neuron.
+            fires: (n, live) where the samples are guessed to fire.
+        """
+
+    def gap(self, rows: Tensor, weight: Tensor, fires: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, live) how far vectors are from this set, and where they would have to fire for it."""
+
+    def polish(self, guess: Guess) -> list[tuple[Tensor, Tensor]]:
+        """The row that each guess leads to, and its error, see `gradpeel.decoder.rows.polish`."""
+
 
 class ByNextLayer:
     """Rows that are zero or what the next layer sends back.
@@ -74,6 +98,7 @@ class ByNextLayer:
     """
 
     damping = 0.2
+    most_error = LIMITS.row_error_fitted
 
     def __init__(self, space: RowSpace, weight: Tensor) -> None:
         """Prepare.
@@ -82,7 +107,9 @@ class ByNextLayer:
             space: the column space.
             weight: (next width, neurons) of the next layer.
         """
-        there = (weight[:, space.live] / space.unit).T
+        self._space = space
+        self._exact = (weight[:, space.live].to(space.error) / space.error).T.contiguous()
+        there = self._exact * (space.error / space.unit)[:, None]
         there = there / there.norm(dim=1).median().clamp(min=torch.finfo(there.dtype).tiny)
         self._weight = there.float().contiguous()
         self._inverse = torch.linalg.pinv(there.T @ there).float()
@@ -132,6 +159,36 @@ class ByNextLayer:
         usual = rows.square().mean(1, keepdim=True).sqrt()
         return (rows.abs() < 0.3 * sent.abs()) & (sent.abs() > 0.1 * usual)
 
+    def gram(self, basis: Tensor, weight: Tensor, fires: Tensor) -> Tensor:
+        """What is left of vectors where they should be zero, or sent back."""
+        every = (basis.T * weight[:, None, :]) @ basis
+        on = weight * fires
+        factor = self._factor(on)
+        shared = (self._weight.T * on[:, None, :]) @ basis
+        shared = torch.linalg.solve_triangular(factor, shared, upper=False)
+        gram: Tensor = every - shared.mT @ shared
+        return gram
+
+    def gap(self, rows: Tensor, weight: Tensor, fires: Tensor) -> tuple[Tensor, Tensor]:
+        """From zero or from what is sent back, whatever is nearer."""
+        on = weight * fires
+        v = torch.cholesky_solve(((rows * on) @ self._weight)[:, :, None], self._factor(on))
+        sent = torch.nan_to_num(v[:, :, 0]) @ self._weight.T
+        off = torch.where(fires, rows - sent, rows).abs()
+        return off, (rows - sent).abs() < rows.abs()
+
+    def _factor(self, on: Tensor) -> Tensor:
+        """Cholesky factors of the next layer's Gram matrices over weighted neurons."""
+        gram = (self._weight.T * on[:, None, :]) @ self._weight
+        size = gram.diagonal(dim1=1, dim2=2).mean(1).clamp(min=_TINY)
+        one = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device)
+        factor: Tensor = torch.linalg.cholesky_ex(gram + 1e-6 * size[:, None, None] * one).L
+        return factor
+
+    def polish(self, guess: Guess) -> list[tuple[Tensor, Tensor]]:
+        """By where they fire and what is sent back there."""
+        return [polish_by_next_layer(self._space, self._exact, fires) for fires in guess.fires]
+
 
 class BySilence:
     """Rows that are zero wherever a sample is silent, and anything elsewhere.
@@ -140,6 +197,10 @@ class BySilence:
     """
 
     damping = 0.6
+    most_error = LIMITS.row_error
+
+    def __init__(self, space: RowSpace) -> None:
+        self._space = space
 
     def start(self, basis: Tensor, fires: Tensor, _directions: Tensor) -> tuple[Tensor, State]:
         """Vectors of the space that are small where the samples are guessed to be silent."""
@@ -158,6 +219,18 @@ class BySilence:
     def silent(self, rows: Tensor, _sent: Tensor) -> Tensor:
         """Neurons that have next to nothing."""
         return rows.abs() < 0.1 * rows.square().mean(1, keepdim=True).sqrt()
+
+    def gram(self, basis: Tensor, weight: Tensor, fires: Tensor) -> Tensor:
+        """What is left of vectors where they should be zero."""
+        return (basis.T * (weight * ~fires)[:, None, :]) @ basis
+
+    def gap(self, rows: Tensor, _weight: Tensor, fires: Tensor) -> tuple[Tensor, Tensor]:
+        """From zero; nothing is asked where samples fire."""
+        return torch.where(fires, 0.0, rows.abs()), fires
+
+    def polish(self, guess: Guess) -> list[tuple[Tensor, Tensor]]:
+        """By where they are zero."""
+        return [polish_by_silence(self._space, silent) for silent in guess.silent]
 
 
 def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> Iterator[Guess]:
@@ -178,7 +251,7 @@ def search(space: RowSpace, rows: RowSet, fires: Tensor, directions: Tensor) -> 
             x = x + rows.damping * (((2 * near - x) @ basis) @ basis.T - near)
         guess, gap = _end(basis, rows, x, state)
         there = gap <= LIMITS.row_gap
-        yield Guess(guess.rows[there], guess.silent[there])
+        yield guess.pick(there)
         x, state = x[~there], tuple(part[~there] for part in state)
         if not len(x):
             break
@@ -191,4 +264,4 @@ def _end(basis: Tensor, rows: RowSet, x: Tensor, state: State) -> tuple[Guess, T
         near, sent, state = rows.nearest(x, state)
         x = (near @ basis) @ basis.T
     gap = (near - x).norm(dim=1) / x.norm(dim=1).clamp(min=_TINY)
-    return Guess(x.double(), rows.silent(x, sent)), gap
+    return Guess(x.double(), rows.silent(x, sent), near != 0), gap

@@ -25,14 +25,18 @@ _STRETCH = (1.0, 1.0, 2.0, 4.0, 8.0)
 
 
 class Seeds:
-    """A stream of mixtures, the same every time."""
+    """A stream of mixtures, the same every time.
+
+    Attributes:
+        source: of random numbers.
+    """
 
     def __init__(self, residual: Residual, space: RowSpace) -> None:
         self._residual = residual
         self._space = space
         self._rows = residual.rows[space.live] / space.unit[:, None]
         self._bias = residual.bias[space.live] / space.unit
-        self._source = generator()
+        self.source = generator()
         # Neurons with a small gradient are those that few samples fire: the purest mixtures.
         self._order = space.unit.argsort()
         self._parts = 1
@@ -46,22 +50,30 @@ class Seeds:
         """
         mix = self._rows.new_zeros(count, len(self._bias))
         for part in range(self._parts):
-            neurons = self._next(count)
-            share = gaussian(count, like=mix, source=self._source) if part else mix.new_ones(count)
+            neurons = self.next_neurons(count)
+            share = gaussian(count, like=mix, source=self.source) if part else mix.new_ones(count)
             mix[torch.arange(count, device=mix.device), neurons] += share
         if len(known):
             basis = torch.linalg.qr(known.T).Q
             mix = mix - (mix @ basis) @ basis.T
+        z = self.mixed(mix)
+        # What mixtures have in common all samples have; by what they differ, samples differ more.
+        usual = z.median(0).values
+        drawn = torch.randint(len(_STRETCH), (count, 1), generator=self.source, device="cpu")
+        return usual + z.new_tensor(_STRETCH)[drawn.to(z.device)] * (z - usual)
+
+    def mixed(self, mix: Tensor) -> Tensor:
+        """(n, neurons) pre-activations of mixtures.
+
+        Args:
+            mix: (n, live) how much of each neuron, in the units of the search.
+        """
         weight = (mix @ self._bias)[:, None]
         tiny = torch.finfo(weight.dtype).tiny
         weight = torch.where(weight.abs() > tiny, weight, tiny)
-        z = self._residual.pre_activations((mix @ self._rows) / weight)
-        # What mixtures have in common all samples have; by what they differ, samples differ more.
-        usual = z.median(0).values
-        drawn = torch.randint(len(_STRETCH), (count, 1), generator=self._source, device="cpu")
-        return usual + z.new_tensor(_STRETCH)[drawn.to(z.device)] * (z - usual)
+        return self._residual.pre_activations((mix @ self._rows) / weight)
 
-    def _next(self, count: int) -> Tensor:
+    def next_neurons(self, count: int) -> Tensor:
         """So many neurons; each once before any comes again."""
         while len(self._order) < count:
             self._order = torch.cat([self._order, self._shuffled()])
@@ -70,5 +82,5 @@ class Seeds:
         return some
 
     def _shuffled(self) -> Tensor:
-        order = torch.randperm(len(self._bias), generator=self._source, device="cpu")
+        order = torch.randperm(len(self._bias), generator=self.source, device="cpu")
         return order.to(self._bias.device)

@@ -27,6 +27,8 @@ class RowSpace:
         error: (live,) error of each neuron's gradient.
         exact: (live, rank) orthonormal columns in units of the error, where noise is the same
             everywhere.
+        strength: (rank,) how far each of these stands above the noise.
+        resolution: relative error of a number in the update.
     """
 
     live: Tensor
@@ -34,6 +36,8 @@ class RowSpace:
     basis: Tensor
     error: Tensor
     exact: Tensor
+    strength: Tensor
+    resolution: float
 
     @property
     def rank(self) -> int:
@@ -48,12 +52,12 @@ class RowSpace:
         structure = Structure(
             replace(left, row_error=torch.where(residual.quiet, 0.0, left.row_error))
         )
-        exact = structure.signal()
-        if exact is None or not exact.shape[1]:
+        exact, strength = structure.signal(), structure.strength()
+        if exact is None or strength is None or not exact.shape[1]:
             return None
         live = structure.live
         error = residual.row_error[live]
         size = left.rows[live].norm(dim=1) / left.scale + left.bias[live].abs()
         unit = torch.maximum(size, error).sqrt()
         basis = torch.linalg.qr(exact * (error / unit)[:, None]).Q
-        return cls(live, unit, basis, error, exact)
+        return cls(live, unit, basis, error, exact, strength, residual.resolution)
