@@ -52,7 +52,7 @@ def test_batch_size(whole: Audit, size: BatchSize, sentence: str) -> None:
         ([1] * 7 + [0], "the number of copies is unknown for 1 sample"),
         (
             [0, 0, 0, 2] + [1] * 4,
-            "1 sample occurs in the batch more than once; the number of copies is unknown for 3 samples",
+            "1 sample occurs in the batch more than once; the number of copies is unknown for 3",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def over_seeds(rows: Iterable[Finished]) -> list[Group]:
             rates = (found.recovered / size, found.reachable / size, found.baseline_rate)
             grouped.setdefault(replace(row.cell, seed=0), []).append(rates)
     groups = []
-    for cell, rates in grouped.items():
-        ours, bound, baseline = zip(*rates, strict=True)
+    for cell, by_seed in grouped.items():
+        ours, bound, baseline = zip(*by_seed, strict=True)
         groups.append(Group(cell, estimate(ours), estimate(bound), estimate(baseline), ours))
     return groups
