@@ -19,13 +19,15 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows import run_row_cascade
-from gradpeel.decoder.rows.polish import polish
+from gradpeel.decoder.rows.polish import polish_by_next_layer, polish_by_silence
+from gradpeel.decoder.rows.remainder import search_remainder
+from gradpeel.decoder.rows.search import ByNextLayer, BySilence, RowSet
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.errors import InputError
 from gradpeel.losses import MeanSquaredError
 from gradpeel.target import split
-from support import SmallRound, default_model, make_round, recovered, round_of, scaled
+from support import SmallRound, default_model, make_batch, make_round, recovered, round_of, scaled
 
 
 def crowded(
@@ -278,34 +280,81 @@ def test_mixtures_without_the_samples_of_known_rows() -> None:
     assert torch.allclose(z, true.expand_as(z), atol=1e-6)
 
 
-def test_a_row_is_polished_although_some_neurons_are_wrong() -> None:
-    round_ = crowded()
+def in_space(round_: SmallRound) -> tuple[RowSpace, torch.Tensor, torch.Tensor]:
+    """The column space, the true rows there in units of the error, and the next layer's weights."""
     space = RowSpace.of(residual_of(round_))
     assert space is not None
-    rows = sensitivities(round_)[:, space.live]
-    silent = rows == 0
-    wrong = silent.clone()
+    rows = sensitivities(round_)[:, space.live] / space.error
+    weight = round_.model.get_parameter("2.weight").detach()[:, space.live] / space.error
+    return space, torch.nn.functional.normalize(rows, dim=1), weight.T
+
+
+@pytest.mark.parametrize("next_layer", [False, True])
+def test_a_row_is_polished_although_some_neurons_are_wrong(*, next_layer: bool) -> None:
+    space, rows, weight = in_space(crowded())
     generator = torch.Generator().manual_seed(0)
-    flipped = torch.rand(wrong.shape, generator=generator) < 0.05
-    wrong ^= flipped
-    found, zero, error = polish(space, wrong)
-    true = torch.nn.functional.normalize(rows / space.error, dim=1)
-    assert ((found * true).sum(1).abs() > 1 - 1e-9).all()
-    assert torch.equal(zero, silent)
-    assert (error < 1e-9).all()
+    for row in rows:
+        silent = (row == 0) ^ (torch.rand(len(row), generator=generator) < 0.05)
+        found, error = (
+            polish_by_next_layer(space, weight, ~silent)
+            if next_layer
+            else polish_by_silence(space, silent)
+        )
+        assert abs(float(found @ row)) > 1 - 1e-9
+        assert torch.equal(found == 0, row == 0)
+        assert error < 1e-9
 
 
 def test_a_sum_of_two_rows_is_none() -> None:
-    round_ = crowded(10, neurons=300)
-    space = RowSpace.of(residual_of(round_))
-    assert space is not None
-    rows = sensitivities(round_)[:, space.live]
+    space, rows, weight = in_space(crowded(10, neurons=300))
     both = (rows[0] == 0) & (rows[1] == 0)
     # One neuron more, at which some sum of them vanishes.
     both[int(((rows[0] != 0) & (rows[1] != 0)).nonzero()[0])] = True
     _, _, ratio = null_vector(space.exact, ~both)
     assert float(ratio) < LIMITS.row_error
-    assert (polish(space, both[None])[2] > LIMITS.row_error).all()
+    assert polish_by_silence(space, both)[1] > LIMITS.row_error
+    found, error = polish_by_next_layer(space, weight, ~both)
+    assert error > LIMITS.row_error_fitted or (found @ rows.T).abs().max() > 1 - 1e-9
+
+
+def test_what_is_nearly_zero_is_not_zero() -> None:
+    # A vector of the space that is small at many neurons, but a million times the rounding.
+    space, rows, _ = in_space(crowded(10, neurons=300))
+    silent = rows[0] == 0
+    assert polish_by_silence(space, silent)[1] < 1e-9
+    other = torch.linalg.qr(space.exact + 1e-6 * torch.randn_like(space.exact)).Q
+    assert polish_by_silence(replace(space, exact=other), silent)[1] == torch.inf
+
+
+def test_samples_that_hardly_differ_need_the_next_layer() -> None:
+    # Where one is silent nearly everybody is: these neurons alone do not determine its row.
+    x, y = make_batch(80, 40, 5)
+    x = 1.0 + 0.5 * x
+    model = default_model(80, 300, 5, seed=1, dtype=torch.float64)
+    space, rows, weight = in_space(round_of(model, x, y))
+    by_silence = [float(polish_by_silence(space, row == 0)[1]) for row in rows]
+    by_layer = [float(polish_by_next_layer(space, weight, row != 0)[1]) for row in rows]
+    assert min(by_silence) == torch.inf
+    assert max(by_layer) < 1e-6
+
+
+@pytest.mark.parametrize("next_layer", [False, True])
+@pytest.mark.parametrize("missing", [1, 2, 5])
+def test_the_last_rows_are_found_in_what_the_others_leave(
+    missing: int, *, next_layer: bool
+) -> None:
+    round_ = crowded()
+    residual = residual_of(round_)
+    space, rows, _ = in_space(round_)
+    kind: RowSet = BySilence(space)
+    if next_layer:
+        kind = ByNextLayer(space, round_.model.get_parameter("2.weight").detach())
+    known = torch.nn.functional.normalize(rows[missing:] * (space.error / space.unit), dim=1)
+    guess = search_remainder(space, Seeds(residual, space), kind, known)
+    found = [row for row, error in kind.polish(guess) if error < 1e-6]
+    like = (torch.stack(found) @ rows.T).abs() > 1 - 1e-9
+    assert like[:, :missing].any()
+    assert not like[:, missing:].any()
 
 
 @pytest.mark.slow

@@ -156,7 +156,7 @@ class Limits:
     """Seeds that are searched from at once."""
     row_seeds: int = 64
     """Seeds that are tried at most, for each unknown sample."""
-    row_patience: int = 8
+    row_patience: int = 6
     """Batches of seeds without a new row after which the search gives up."""
     row_patience_at_first: int = 2
     """The same before any row was found."""

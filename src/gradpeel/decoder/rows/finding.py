@@ -113,9 +113,7 @@ def _guesses(
         yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
 
 
-def _new_rows(
-    space: RowSpace, kind: RowSet, guess: Guess, known: Tensor
-) -> tuple[Tensor, Tensor]:
+def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Tensor) -> tuple[Tensor, Tensor]:
     """Rows that some guesses lead to and that are not known, with their errors."""
     # In units of the error, where rows are compared.
     vectors = _normalised(guess.rows * (space.unit / space.error))

@@ -52,9 +52,7 @@ def search_remainder(space: RowSpace, seeds: Seeds, kind: RowSet, known: Tensor)
     return Guess(rows.to(rest), rows.abs() < 0.1 * usual, fires)
 
 
-def _fit(
-    basis: Tensor, z: Tensor, parts: Tensor, kind: RowSet
-) -> tuple[Tensor, Tensor, Tensor]:
+def _fit(basis: Tensor, z: Tensor, parts: Tensor, kind: RowSet) -> tuple[Tensor, Tensor, Tensor]:
     """Vectors that look like the rows of mixtures, but are large in the last dimensions.
 
     Args:
