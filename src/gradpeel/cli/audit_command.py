@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
+from gradpeel.cli.variations import variations
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class FeaturesName(StrEnum):
 
 def audit_command(
     *,
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Option(
@@ -235,6 +238,15 @@ def audit_command(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Also audit another precision, more noise and twice the batch, and show the "
+            "shares side by side in the report. Takes about five times as long.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     show: Annotated[
         bool,
         typer.Option(
@@ -282,7 +294,7 @@ def audit_command(
             features.value,
             data_dir=data_dir,
             image_size=image_size,
-            limit=batch_size if is_prefix else None,
+            limit=batch_size * (1 + compare) if is_prefix else None,
         )
         with watch(batch_size, quiet=quiet) as watcher:
             batch = draw_batch(
@@ -296,22 +308,37 @@ def audit_command(
                 init=options.network_init.value,
                 sample_shape=dataset.sample_shape,
             )
-            result = audit(
+            attack = partial(
+                audit,
                 model,
-                batch.x,
-                minimised.targets(batch.y, dataset.classes),
-                design=options.build(batch.auxiliary),
                 seed=seed,
-                dtype=getattr(torch, dtype),
                 reduction=reduction.value,
                 loss=minimised.build(),
-                noise=noise,
                 state_batch_size=not unknown_batch_size,
                 know_tail=not unknown_tail,
                 effort=effort,
                 device=device,
+            )
+            result = attack(
+                batch.x,
+                minimised.targets(batch.y, dataset.classes),
+                design=options.build(batch.auxiliary),
+                dtype=getattr(torch, dtype),
+                noise=noise,
                 on_round=watcher.on_round,
                 on_rows=watcher.on_rows,
+            )
+        compared = {}
+        for other in variations(dtype, noise, batch_size, most=len(dataset.x_train)) * compare:
+            more = draw_batch(
+                dataset, other.batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
+            )
+            compared[other.name] = attack(
+                more.x,
+                minimised.targets(more.y, dataset.classes),
+                design=options.build(more.auxiliary),
+                dtype=getattr(torch, other.dtype),
+                noise=other.noise,
             )
         numbers = {
             "data": dataset.name,
@@ -327,7 +354,13 @@ def audit_command(
         if folder is not None or show:
             from gradpeel.reporting.page import report  # noqa: PLC0415
 
-            page = report(result, dataset, samples=samples, command=command_line())
+            page = report(
+                result,
+                dataset,
+                samples=samples,
+                command=command_line(context),
+                compared=compared,
+            )
         if folder is not None and page is not None:
             _write(folder, result, dataset, numbers, page, samples=samples)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import torch
 
@@ -14,7 +16,7 @@ from gradpeel.designs import RobustSoliton
 from gradpeel.reporting.images import as_pictures
 from gradpeel.reporting.matching import evenly, rounds_of
 from gradpeel.reporting.page.cascade import cascade_of
-from gradpeel.reporting.page.payload import VERSION, Fact, Mosaic, Payload, Risk
+from gradpeel.reporting.page.payload import VERSION, Fact, Mosaic, Payload, Risk, Variation
 from gradpeel.reporting.page.sample_rows import Pictures, feature_names, sample_rows
 from gradpeel.reporting.page.setting import hashes_of, setting_of
 from gradpeel.reporting.page.story import story_of
@@ -30,7 +32,12 @@ PHOTO = 20, 13
 
 
 def gather(
-    audit: Audit, dataset: Dataset | None = None, *, samples: bool = True, command: str = ""
+    audit: Audit,
+    dataset: Dataset | None = None,
+    *,
+    samples: bool = True,
+    command: str = "",
+    compared: Mapping[str, Audit] = MappingProxyType({}),
 ) -> Payload:
     """Everything the page of an audit shows.
 
@@ -40,6 +47,7 @@ def gather(
             their units; without it they are numbered.
         samples: whether to show samples and labels.
         command: the command that repeats the audit, where there is one.
+        compared: the same audit with one thing changed, by the name of the change.
     """
     listed = evenly(0, audit.score.batch_size - 1, MOST_SAMPLES)
     pictures = Pictures.of(audit, listed)
@@ -52,6 +60,10 @@ def gather(
         setting=tuple(Fact(*row) for row in setting_of(audit)),
         command=printable(command, 400) if command else "",
         hashes=tuple(Fact(*row) for row in hashes_of(audit)),
+        variations=tuple(
+            Variation(printable(name), other.score.read, other.score.batch_size)
+            for name, other in compared.items()
+        ),
         batch_size=audit.score.batch_size,
         all_neurons=audit.exposure.grid.shape[0],
         tally=tally(audit),

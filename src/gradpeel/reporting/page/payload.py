@@ -26,6 +26,7 @@ __all__ = [
     "Sample",
     "Step",
     "Story",
+    "Variation",
 ]
 
 VERSION = 2
@@ -231,6 +232,21 @@ class Mosaic:
 
 
 @dataclass(frozen=True)
+class Variation:
+    """The same audit with one thing changed.
+
+    Attributes:
+        name: what was changed.
+        read: samples that could be read, with or without proof.
+        batch_size: samples in its batch.
+    """
+
+    name: str
+    read: int
+    batch_size: int
+
+
+@dataclass(frozen=True)
 class Payload:
     """The page of one audit.
 
@@ -242,6 +258,7 @@ class Payload:
         setting: what was tested: names and short values.
         command: the command that repeats the audit; empty where there is none.
         hashes: SHA-256 of model and update.
+        variations: the same audit with one thing changed, where that was run.
         batch_size: samples in the batch.
         all_neurons: neurons of the target.
         tally: how many samples were read in which way.
@@ -264,6 +281,7 @@ class Payload:
     setting: tuple[Fact, ...]
     command: str
     hashes: tuple[Fact, ...]
+    variations: tuple[Variation, ...]
     batch_size: int
     all_neurons: int
     tally: Tally

@@ -44,7 +44,7 @@ class Album:
         """Take in a picture, (H, W) or (H, W, 3), and return its place."""
         shares = np.clip((pixels - self._low) / self._spread, 0, 1)
         # Twice, so that a value half-way between two levels goes the same way with its last digits
-        # changed: a rebuilt sample is to have the picture of its original.
+        # changed: a recovered sample is to have the picture of its original.
         levels = np.rint(np.round(np.nan_to_num(shares) * 255, 6)).astype(np.uint8)
         key = levels.tobytes()
         if key not in self._places:

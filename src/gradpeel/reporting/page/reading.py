@@ -171,6 +171,9 @@ def _check(payload: Payload) -> None:
     _within([one.number for one in payload.story.comparison], columns + 1, "page.story.comparison")
     counts = astuple(payload.tally)
     _expect(min(counts) >= 0, "page.tally", "counts")
+    for place, other in enumerate(payload.variations):
+        is_share = 0 <= other.read <= other.batch_size and other.batch_size >= 1
+        _expect(is_share, f"page.variations[{place}]", "0 to all samples of a batch")
     _expect(sum(counts) == payload.batch_size, "page.tally", "every sample counted once")
     for place, picture in enumerate(payload.pictures):
         matches = _PICTURE.fullmatch(picture) is not None

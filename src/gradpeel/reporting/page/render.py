@@ -17,7 +17,7 @@ __all__ = ["render"]
 
 ENDS = 6
 """Samples shown at either end of the scale of atypicality."""
-WORDS = ("story", "risk", "setting", "hashes")
+WORDS = ("story", "risk", "setting", "hashes", "variations")
 """What the scripts of the page do not need."""
 
 
@@ -40,6 +40,7 @@ def render(payload: Payload) -> str:
         bar=bar_parts(payload.tally),
         bar_label=bar_label(payload.tally),
         evidence=evidence_of(payload),
+        variations=[(one.name, one.read, one.batch_size) for one in payload.variations],
         scatter=scatter(payload.risk),
         residual=residual_curve([step.residual for step in payload.cascade.steps]),
         by_degree=by_degree,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import tempfile
 import webbrowser
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
@@ -54,6 +56,7 @@ class Report:
         *,
         samples: bool = True,
         command: str = "",
+        compared: Mapping[str, Audit] = MappingProxyType({}),
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
@@ -63,7 +66,7 @@ class Report:
         given: object = audit
         if not isinstance(given, Audit):
             raise InputError(f"audit of type {type(given).__name__}: expected a gradpeel.Audit")
-        return cls(gather(audit, dataset, samples=samples, command=command))
+        return cls(gather(audit, dataset, samples=samples, command=command, compared=compared))
 
     @classmethod
     def read(cls, path: Path) -> Report:
@@ -120,7 +123,12 @@ class Report:
 
 
 def report(
-    audit: Audit, dataset: Dataset | None = None, *, samples: bool = True, command: str = ""
+    audit: Audit,
+    dataset: Dataset | None = None,
+    *,
+    samples: bool = True,
+    command: str = "",
+    compared: Mapping[str, Audit] = MappingProxyType({}),
 ) -> Report:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
@@ -131,6 +139,8 @@ def report(
         samples: whether to show samples, original and recovered, and labels. They are personal
             data, and an audit runs on data you own.
         command: the command that repeats the audit, shown with a button to copy it.
+        compared: the same audit with one thing changed, by the name of the change, such as
+            "float32"; the first screen shows their shares side by side.
 
     Raises:
         InputError: `audit` is not an audit.
@@ -145,4 +155,4 @@ def report(
         >>> gp.report(found, samples=False).payload.samples[0].label is None
         True
     """
-    return Report.of(audit, dataset, samples=samples, command=command)
+    return Report.of(audit, dataset, samples=samples, command=command, compared=compared)
