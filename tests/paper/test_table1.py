@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,6 +171,17 @@ def test_every_form_shows_rates_marks_and_footnotes(tmp_path: Path) -> None:
     paths = write_table1(made, tmp_path)
     assert [path.name for path in paths] == ["table1.csv", "table1.md", "table1.html"]
     assert paths[2].read_text(encoding="utf-8") == page
+
+
+def test_the_interval_is_printed_by_its_ends() -> None:
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table1_text(table({("Passive", 64): [2, 60]})))
+    text = console.export_text()
+    # Two seeds that differ: the interval is all there is, and not 0.484 +- 5.757.
+    assert "0.484" in text
+    assert re.search(r"from\s+0\.000", text)
+    assert re.search(r"to\s+1\.000", text)
+    assert "+-" not in text
 
 
 def test_the_whole_table_fits_eighty_columns() -> None:

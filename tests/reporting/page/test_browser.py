@@ -185,6 +185,26 @@ def test_one_page_of_paper_holds_the_findings(
     assert shown.pages_on_paper() == 1
 
 
+def test_other_audits_stand_beside_this_one(
+    part: Audit, whole: Audit, nothing: Audit, digits: Dataset, opened: Open
+) -> None:
+    page = report(part, digits, compared={"float32": whole, "noise of 0.001": nothing})
+    shown = opened(page, bypass_csp=True)
+    words = shown.page.inner_text(".variations").split("\n")
+    told = [line for line in words if line.strip()]
+    assert "What would change this" in told
+    for name, share, count in (
+        ("this audit", "27.5 %", "11 of 40 read"),
+        ("float32", "100 %", "8 of 8 read"),
+        ("noise of 0.001", "0 %", "0 of 8 read"),
+    ):
+        text = " ".join(told)
+        assert f"{name} {share} {count}" in text
+    assert shown.violations() == []
+    assert shown.pages_on_paper() == 1
+    assert "What would change this" not in report(part, digits).html
+
+
 def test_without_scripts_the_words_are_there(opened: Open, pages: dict[str, Report]) -> None:
     shown = opened(pages["part"], java_script_enabled=False)
     assert shown.page.is_visible(".noscript")

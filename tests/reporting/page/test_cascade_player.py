@@ -112,6 +112,7 @@ def test_play_runs_to_the_end_and_starts_again(opened: Open, pages: dict[str, Re
     shown.page.keyboard.press("Space")
     shown.page.clock.run_for(20_000)
     assert shown.state()["round"] == 1
+    assert shown.page.inner_text("#play") == "Play"
     shown.page.keyboard.press("Space")
     shown.page.clock.run_for(20_000)
     assert shown.state()["round"] == last

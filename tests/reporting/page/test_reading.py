@@ -57,6 +57,14 @@ TABLE = [
     (at("batch_size", to=0), "page.batch_size: expected at least 1"),
     (at("batch_size", to=41), "page.cascade.samples: expected a column for each sample"),
     (at("tally", "missed", to=41), "page.tally: expected every sample counted once"),
+    (
+        at("variations", to=[{"name": "float32", "read": 9, "batch_size": 8}]),
+        "page.variations[0]: expected 0 to all samples of a batch",
+    ),
+    (
+        at("variations", to=[{"name": "float32", "read": 0, "batch_size": 0}]),
+        "page.variations[0]: expected 0 to all samples of a batch",
+    ),
     (at("tally", "rows", to=-1), "page.tally: expected counts"),
     (at("samples", 0, "way", to="somehow"), "page.samples[0].way: expected one of read directly"),
     (at("with_samples", to=1), "page.with_samples: expected true or false"),

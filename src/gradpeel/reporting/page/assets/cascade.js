@@ -125,7 +125,7 @@ gradpeel.cascade = (() => {
       const name = high === Infinity ? `${low}+` : low === high ? `${low}` : `${low}–${high}`;
       svg.append(
         draw("rect", { class: low === 1 && high === 1 ? "hit" : "bar", x: place * step + 3, width: step - 6, y: 102 - height, height }),
-        draw("text", { x: middle, y: 97 - height, "text-anchor": "middle", class: "small" }, String(counts[place])),
+        draw("text", { x: middle, y: 97 - height, "text-anchor": "middle", class: "small" }, number(counts[place])),
         draw("text", { x: middle, y: 118, "text-anchor": "middle", class: "small" }, name),
       );
     });
@@ -147,6 +147,7 @@ gradpeel.cascade = (() => {
     back.disabled = cascade.state.round === 0;
     forth.disabled = cascade.state.round === last;
     canvas.dataset.round = cascade.state.round;
+    name();
     histogram(cascade.state);
     paint();
     for (const watcher of watchers) watcher(cascade.state);
@@ -155,18 +156,19 @@ gradpeel.cascade = (() => {
     watchers.push(watcher);
     watcher(cascade.state);
   }
+  const name = () => (play.textContent = timer ? "Pause" : cascade.state.round === last ? "Replay" : "Play");
   function stop() {
     clearInterval(timer);
     timer = 0;
-    play.textContent = "Replay";
+    name();
   }
   function start() {
     if (cascade.state.round === last) show(0);
-    play.textContent = "Pause";
     timer = setInterval(() => {
       show(cascade.state.round + 1);
       if (cascade.state.round === last) stop();
     }, PAUSE);
+    name();
   }
 
   play.addEventListener("click", () => (timer ? stop() : start()));

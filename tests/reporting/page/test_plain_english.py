@@ -1,0 +1,63 @@
+"""Pages and terminal use everyday words: phrases that once confused readers do not come back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import resources
+
+import pytest
+from rich.console import RenderableType
+
+from gradpeel import Audit, Report
+from gradpeel.reporting import peel_summary, summary
+
+PHRASES = (
+    "rebuilt",
+    "fell",
+    "gone",
+    "held against",
+    "how sure it is",
+    "what was not shown",
+    "the larger the batch",
+    "together",
+    "anew",
+    "is told",
+    "turned away",
+    "at sight",
+    "single look",
+    "densest",
+    "taken for",
+)
+SCRIPTS = ("cascade.js", "chain.js", "mosaic.js", "samples.js", "downloads.js", "start.js")
+
+
+def found(text: str) -> list[str]:
+    return [phrase for phrase in PHRASES if re.search(rf"\b{phrase}\b", text.lower())]
+
+
+@pytest.mark.parametrize("kind", ["whole", "part", "nothing", "rows", "records", "without"])
+def test_pages(kind: str, pages: dict[str, Report]) -> None:
+    page = pages[kind].html
+    body = page[page.index("</style>") : page.index('<script type="app')]
+    assert found(re.sub("<[^>]*>", " ", body)) == []
+
+
+def test_scripts() -> None:
+    folder = resources.files("gradpeel.reporting.page") / "assets"
+    for name in SCRIPTS:
+        texts = re.findall(r"[`\"]([^`\"]*)[`\"]", (folder / name).read_text(encoding="utf-8"))
+        # A name of a colour is no label.
+        assert found(" ".join(text for text in texts if text != "gone")) == []
+
+
+def test_terminal(
+    whole: Audit,
+    part: Audit,
+    nothing: Audit,
+    by_rows: Audit,
+    printed: Callable[[RenderableType], str],
+) -> None:
+    for audit in (whole, part, nothing, by_rows):
+        assert found(printed(summary(audit, data="digits"))) == []
+        assert found(printed(peel_summary(audit.recovery, classes=10))) == []
