@@ -42,7 +42,7 @@ def main() -> None:
     print(table, end="")
     print(f"on {_machine()}, one thread")
     if given.markdown is not None:
-        given.markdown.write_text(table, encoding="utf-8")
+        given.markdown.write_text(f"# Speed table\n\n{table}", encoding="utf-8")
     if given.plot is not None:
         _plot(rows, given.plot)
 

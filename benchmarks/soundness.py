@@ -68,9 +68,9 @@ class Cell:
 class Row(Cell):
     """What came of them.
 
-    A *candidate* is a neuron with a gradient. Most are turned away at sight, such as those that do
-    not fire at their own neuron; `verdicts` counts how often the certificate was asked about one of
-    the others, at every stage of a cascade anew. `false` and `near` are accepted.
+    A *candidate* is a neuron with a gradient. The prefilter rejects most, such as those that do
+    not fire at their own neuron; `verdicts` counts how often the certificate judged one of the
+    others, once at every stage of a cascade. `false` and `near` are accepted.
     """
 
     updates: int
@@ -226,9 +226,9 @@ def markdown(rows: list[Row]) -> str:
         "# Soundness table\n\nWritten by `python -m benchmarks.soundness --data-dir DATA "
         "--out docs/soundness.csv --markdown docs/soundness-table.md`.\n\n"
         "Nothing in these updates may be certified. A candidate is a neuron with a gradient; a "
-        "verdict is what the certificate says of one that was not turned away at sight, at each\n"
-        "stage of a cascade anew. In a dtype without verdicts every candidate is too inexact to be "
-        "looked at. The last column is the exact binomial upper bound for false certificates a\n"
+        "verdict is the certificate's answer for one that passed the prefilter, counted at each\n"
+        "stage of a cascade. In a dtype without verdicts every candidate is too inexact to be "
+        "judged. The last column is the exact binomial upper bound for false certificates per\n"
         f"candidate, at {CONFIDENCE:.0%} confidence.\n\n{totals}\n{kinds}"
     )
 

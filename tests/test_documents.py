@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -29,6 +30,22 @@ def test_the_reproduction_holds_the_whole_table() -> None:
     for name, figure in captions["figures"].items():
         assert f"![{figure['caption']}](images/paper/{name}.png)" in text
         assert (DOCS / f"images/paper/{name}.png").exists()
+
+
+def test_one_page_lists_all_measurements() -> None:
+    text = (DOCS / "measurements.md").read_text(encoding="utf-8")
+    written = [*DOCS.glob("*-table.md"), *DOCS.glob("*.csv")]
+    assert len(written) >= 10
+    assert [path.name for path in written if f"]({path.name})" not in text] == []
+    for command in re.findall(r"`(benchmarks(?:\.\w+)?)`", text):
+        assert importlib.util.find_spec(command) is not None
+
+
+def test_the_glossary_is_in_order_and_has_each_term_once() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8").partition("```{glossary}\n")[2]
+    terms = re.findall(r"^(\w.*)$", text, re.MULTILINE)
+    assert len(terms) > 30
+    assert terms == sorted(set(terms))
 
 
 @pytest.mark.slow

@@ -1,16 +1,16 @@
 """gradpeel: what does a gradient give away?
 
-In federated learning a client sends a gradient, not its data. gradpeel tells exactly which of its
-samples a server can read out of one gradient, and proves each one without looking at the data.
+In federated learning a client sends a gradient and keeps its data. gradpeel shows which of its
+samples a server can read from one gradient, and certifies each one without looking at the data.
 
     import gradpeel as gp
 
-    gp.audit(model, x, y)        simulate a round on data you own, decode it, score it
-    gp.peel(model, update)       decode an update; no ground truth anywhere
+    gp.audit(model, x, y)        simulate a training round on your data, decode it, score it
+    gp.peel(model, update)       decode an update, without any ground truth
     gp.exposure(model, x)        the client's own check: one forward pass
-    gp.report(audit)             one page to look at, to save, to mail
+    gp.report(audit)             one page to read, to save, to mail
 
-For auditing systems you own or may test.
+For auditing systems that you own or are permitted to test.
 """
 
 from gradpeel import designs

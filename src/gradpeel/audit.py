@@ -1,10 +1,10 @@
-r"""The one call that ties it together: simulate a round on data you own, decode it, score it.
+r"""The one call that ties it together: simulate a training round, decode it, score it.
 
     batch -> client -> update -> (noise) -> peel -> recovery -> score
         \-> exposure
 
-By default the decoder knows what a server knows. What it may not know in practice, the batch size,
-the loss, or the network behind the target, can be kept from it.
+By default the decoder knows what a server knows. What a server may not know in practice (the batch
+size, the loss, the network behind the target) can be withheld from it.
 
 Example:
     >>> import torch
@@ -50,25 +50,25 @@ __all__ = ["Audit", "audit"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What one simulated round gives away.
+    """What one simulated training round gives away.
 
     Attributes:
         design: how the server set the target.
-        features: number of inputs of the target.
+        features: number of features that enter the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
-        y: what the loss compares with: (batch,) labels, or (batch, outputs) targets.
-        loss: what the client minimised.
+        y: (batch,) labels, or (batch, outputs) targets.
+        loss: the loss that the client minimised.
         noise: standard deviation of the noise on the update, relative to each gradient's own.
-        without_tail: why the decoder did without the tail, and so without labels, in a phrase; None
-            where it used it.
-        update: what the decoder got of the client.
-        exposure: the batch's activation grid, peeled.
+        without_tail: why the decoder worked without the tail, and therefore without labels; None
+            if it used the tail.
+        update: what the decoder received from the client.
+        exposure: the activation grid of the batch, and what peeling reaches on it.
         recovery: what the decoder found, without seeing the batch.
-        score: the recovery held against the batch.
+        score: the recovery compared with the batch.
         signals: (batch,) how strongly each sample stands out where peeling would read it.
-        seed: the seed of all draws.
-        seconds: time the decoder took.
+        seed: the seed of everything random.
+        seconds: how long the decoder took.
     """
 
     design: Design
@@ -95,7 +95,7 @@ class Audit:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """The numbers of this audit as plain values, for JSON; samples are not among them."""
+        """The numbers of this audit as plain values for JSON, without any samples."""
         score = self.score
         return {
             "design": self.design.name,
@@ -156,32 +156,33 @@ def audit(
     on_round: Callable[[Round], None] | None = None,
     on_rows: Callable[[RowCount], None] | None = None,
 ) -> Audit:
-    """Simulate one FedSGD round on data you own and tell what its gradient gives away.
+    """Simulate a training round (FedSGD) on data you own and report what it gives away.
 
     Args:
-        model: the network, in the mode the client trains it in; it is not changed.
-        x: the client's batch, (batch, *sample_shape), as the model takes it.
-        y: what the loss compares with: class labels, (batch,), for the cross-entropy; targets,
-            (batch, outputs), for the other losses.
+        model: the network, in the mode in which the client trains it; it is not changed.
+        x: the client's batch, (batch, *sample_shape), as the model expects it.
+        y: class labels, (batch,), for the cross-entropy; targets, (batch, outputs), for the other
+            losses.
         design: how the server sets the target; by default it leaves the model as it is.
-        seed: seeds the design's draws, what the model draws at random, and the noise.
-        dtype: what the client computes in; the model's own dtype where not given.
+        seed: seed of the design, of anything random in the model, and of the noise.
+        dtype: the dtype in which the client computes; by default the model's own.
         reduction: whether the loss is the mean or the sum over the batch.
-        loss: what the client minimises.
+        loss: the loss that the client minimises.
         noise: standard deviation of Gaussian noise on each gradient tensor of the update, as a
             multiple of the standard deviation of that tensor's values; see `gradpeel.with_noise`.
-        state_batch_size: whether the update says its batch size; otherwise the decoder finds it.
+        state_batch_size: whether the update states its batch size; otherwise the decoder finds it.
         know_tail: whether the decoder knows the loss and the network behind the target; otherwise
-            structure and the next layer's gradient are all its evidence, and it knows no labels.
-        data_range: smallest and largest possible value of an entry, if the decoder may use it.
+            its evidence is the structure of the update and the next layer's gradient, and it
+            recovers no labels.
+        data_range: smallest and largest possible value of a feature, if the decoder may use it.
         effort: how long the decoder searches for samples that no neuron isolates, see
             `gradpeel.peel`; 0 for peeling alone.
         device: where the decoder computes, see `gradpeel.peel`; the client is simulated on the CPU.
         on_round: called after each round of the cascade.
-        on_rows: called while the row cascade searches, with how far it has come.
+        on_rows: called with its progress while the row cascade searches.
 
     Returns:
-        The recovery and its score, with everything they came from.
+        The recovery and its score, with everything they were computed from.
 
     Raises:
         ModelRefusedError: the network cannot be audited; the error lists every reason.

@@ -1,4 +1,4 @@
-"""One honest local round: what a client computes and sends in FedSGD (paper, "Threat Model").
+"""One honest training round: what a client computes and sends in FedSGD (paper, "Threat Model").
 
 Example:
     >>> import torch
@@ -36,19 +36,19 @@ def local_update(
 ) -> Update:
     """Compute the gradient of the loss on one batch, as an honest client does.
 
-    The model computes in the mode it is in: in training mode dropout drops, and batch norm
-    normalises by the batch.
+    The model runs in the mode it is in: in training mode, dropout is active and batch norm uses the
+    statistics of the batch.
 
     Args:
         model: the network the server sent; it is not changed.
         x: the batch, (batch, *sample_shape).
-        y: what the loss compares with: class labels, (batch,) integers, for the cross-entropy;
-            targets, (batch, outputs), for the other losses.
-        dtype: the dtype the client computes in; the model's own where not given.
+        y: class labels, (batch,) integers, for the cross-entropy; targets, (batch, outputs), for
+            the other losses.
+        dtype: the dtype in which the client computes; by default the model's own.
         reduction: whether the batch loss is the mean or the sum of the samples' losses.
-        loss: what the client minimises.
-        seed: seeds what the model draws at random, such as dropout; the caller's own random
-            numbers go on as if nothing had been drawn.
+        loss: the loss that the client minimises.
+        seed: seed of anything random in the model, such as dropout; the caller's own random
+            numbers are not affected.
 
     Raises:
         InputError: an empty batch, targets that do not fit it or the network, or a setting that

@@ -1,4 +1,4 @@
-"""What can go wrong, in types a caller can tell apart.
+"""What can go wrong, as types that a caller can distinguish.
 
 Everything gradpeel raises on purpose is a `GradpeelError`; its message names the thing, its value
 and the rule it breaks, on one line. The command line prints that line and exits with code 2.
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class GradpeelError(ValueError):
-    """Base of every error that tells the user about their input."""
+    """Base of all errors that are about the user's input."""
 
 
 class InputError(GradpeelError):
@@ -34,19 +34,19 @@ class ModelError(GradpeelError):
 
 
 class ImpossibleModelError(ModelError):
-    """The method can never work on such a network (it has no Linear layer, say)."""
+    """The method can never work on such a network, for example one without a Linear layer."""
 
     kind = "can never work"
 
 
 class UnsupportedModelError(ModelError):
-    """The mathematics allows it; gradpeel does not do it yet."""
+    """The mathematics allows it, but gradpeel does not support it yet."""
 
     kind = "not supported yet"
 
 
 class ModelSettingError(ModelError):
-    """The network works once the named setting is changed (`model.eval()`, say)."""
+    """The network can be audited once a setting is changed, for example by `model.eval()`."""
 
     kind = "change this setting"
 

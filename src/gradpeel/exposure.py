@@ -1,15 +1,15 @@
 """What a client can know before it sends: which of its samples would be peeled, and when.
 
-Peeling looks at a batch only through the activation grid: neuron j fires on sample i, or it does
-not (the paper's section "Which Samples Are Most at Risk"). A row of the grid with one mark isolates
-a sample; take out the sample's column, and other rows may be down to one mark. The samples
-reached this way are those that any peeling decoder can recover; their share is the peeling bound.
-It is no bound for other attacks: the row cascade (`gradpeel.decoder.rows`) reads whole batches of
-which peeling reaches nobody.
+Peeling sees a batch only through the activation grid: neuron j fires on sample i, or it does not
+(the paper's section "Which Samples Are Most at Risk"). A row of the grid with one mark isolates a
+sample; remove the sample's column, and other rows may be left with one mark. The samples reached
+this way are those that any peeling decoder can recover; their share is the peeling bound. It does
+not limit other attacks: the row cascade (`gradpeel.decoder.rows`) reads whole batches in which
+peeling reaches no sample.
 
-Copies of a sample are one to the attack: whatever fires them fires all of them, and their gradients
-add up to a multiple of the same row. So identical samples are peeled as one, and all of them fall
-in its round: a neuron that only the copies of one sample fire isolates that sample.
+To the attack, copies of a sample are one sample: they fire the same neurons, and their gradients
+add up to a multiple of the same row. Identical samples are therefore peeled as one, in the same
+round: a neuron that only the copies of one sample fire isolates that sample.
 
 Example:
     >>> import torch
@@ -40,7 +40,7 @@ __all__ = ["Exposure", "copies_of", "exposure", "exposure_at", "grid_of", "peel_
 
 
 def exposure(model: nn.Module, x: Tensor) -> Exposure:
-    """Tell which samples of a batch one gradient of this model gives away: one forward pass.
+    """Find the samples of a batch that peeling reads from one gradient, in one forward pass.
 
     It needs no labels and no gradient, so a client can run it before it sends anything.
 
@@ -49,7 +49,7 @@ def exposure(model: nn.Module, x: Tensor) -> Exposure:
         x: (batch, *sample_shape) samples; cast to the model's dtype, as training on them would.
 
     Returns:
-        The activation grid of the batch and the round in which each sample falls.
+        The activation grid of the batch and the round in which each sample is recovered.
 
     Raises:
         InputError: When the batch is empty or holds NaN or infinite values.
@@ -59,7 +59,7 @@ def exposure(model: nn.Module, x: Tensor) -> Exposure:
 
 
 def exposure_at(target: Target, x: Tensor) -> Exposure:
-    """The same for a model that was split already."""
+    """The same as `exposure`, for a model that has already been split."""
     # No neuron fires on NaN: such a sample would pass for one that cannot be reached.
     x = as_batch(x, target.weight.dtype)
     with torch.no_grad():
@@ -104,16 +104,16 @@ def grid_of(target: Target, rows: Tensor) -> Tensor:
 
 
 def peel_grid(grid: Tensor | NDArray[np.bool_]) -> Tensor:
-    """Peel an activation grid: the round in which each sample falls.
+    """Peel an activation grid: the round in which each sample is recovered.
 
-    All samples that are isolated in a round fall jointly, as in the paper's loop.
+    All samples that are isolated in a round are removed together, as in the paper's loop.
 
     Args:
         grid: (neurons, batch) of bool.
 
     Returns:
         (batch,) int64: 1 for the samples isolated from the start, 2 for those isolated once these
-        are gone, and so on; 0 for those that are never reached.
+        are removed, and so on; 0 for those that are never reached.
 
     Raises:
         InputError: When the grid is not a matrix of bool with at least one sample.
@@ -149,16 +149,16 @@ def peel_grid(grid: Tensor | NDArray[np.bool_]) -> Tensor:
 class Exposure:
     """An activation grid and what peeling makes of it.
 
-    "Not reached" says that peeling this one gradient stops short of the sample; it does not say
+    "Not reached" means that peeling this one gradient stops before the sample; it does not mean
     that the sample is safe.
 
-    Degrees, firing probabilities and atypicality are about the batch as it is, copies counted one
-    by one; rounds, singletons and what follows from them take the copies of a sample for one.
+    Degrees, firing probabilities and atypicality count every copy of a sample; rounds, singletons
+    and everything derived from them count the copies of a sample once.
 
     Attributes:
-        grid: (neurons, batch) of bool, does neuron j fire on sample i.
-        rounds: (batch,) int64, the round in which each sample falls; 0 for never.
-        copies: (batch,) int64, for each sample the index of the first identical one.
+        grid: (neurons, batch) of bool: whether neuron j fires on sample i.
+        rounds: (batch,) int64: the round in which each sample is recovered; 0 for never.
+        copies: (batch,) int64: for each sample the index of the first identical one.
     """
 
     grid: Tensor
@@ -222,7 +222,7 @@ class Exposure:
     def atypicality(self) -> Tensor:
         """(batch,) float64: the sum of 1 / p_j over the neurons that a sample fires.
 
-        Large for samples that fire neurons which others leave silent: these fall first.
+        Large for samples that fire neurons which are silent for others: they are recovered first.
         """
         # A silent neuron is in nobody's sum; any finite number in place of 1 / 0 will do.
         rarity = 1 / self.firing_probabilities.where(self.degrees > 0, 1)
@@ -230,7 +230,7 @@ class Exposure:
 
     @property
     def singletons(self) -> Tensor:
-        """(neurons,) bool: the neurons that exactly one sample fires, be it in several copies."""
+        """(neurons,) bool: the neurons that exactly one sample fires, even if it has copies."""
         return self.grid.T[self.distinct].sum(dim=0) == 1
 
     @property
@@ -245,7 +245,7 @@ class Exposure:
 
     @property
     def peeling_bound(self) -> float:
-        """Share of the batch that peeling recovers: a bound for peeling, not for every attack."""
+        """Share of the batch that peeling recovers: it limits peeling, not every attack."""
         return float(self.reached.double().mean())
 
     @property

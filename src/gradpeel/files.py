@@ -67,7 +67,7 @@ def is_file(path: Path) -> bool:
     """Is there a file at a path?
 
     Raises:
-        InputError: nobody can tell: the path is too long, say.
+        InputError: it cannot be determined, for example because the path is too long.
     """
     check_path(path)
     try:

@@ -1,9 +1,9 @@
-"""What a client minimises: cross-entropy as PyTorch has it, and two losses without class labels.
+"""What a client minimises: cross-entropy as in PyTorch, and two losses without class labels.
 
-The paper treats the cross-entropy with one label a sample (section "Label Recovery"). Label
+The paper treats the cross-entropy with one label per sample (section "Label Recovery"). Label
 smoothing and class weights change its gradient at the logits from p - e_y to t p - q, where q is
-what the loss asks of the label y and t its sum; whoever knows the two settings can read labels as
-before. From mean squared error and binary cross-entropy no label can be read.
+the target distribution of the label y and t its sum; with both settings known, labels can be read
+as before. Mean squared error and binary cross-entropy yield no labels.
 
 Example:
     >>> CrossEntropy(label_smoothing=0.3).targets(3)
@@ -31,7 +31,7 @@ _LABEL_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class Loss(Protocol):
-    """What a client minimises on a batch, summed up or averaged as PyTorch does."""
+    """What a client minimises on a batch, summed or averaged as in PyTorch."""
 
     @property
     def name(self) -> str:
@@ -52,11 +52,11 @@ class Loss(Protocol):
 
 
 def check_loss(loss: object, *, may_be_unknown: bool = False) -> None:
-    """Refuse what is no loss, such as a class in place of its value, or one of PyTorch's own.
+    """Refuse anything that is not a loss, such as a class instead of an instance.
 
     Args:
         loss: what was given as a loss.
-        may_be_unknown: whether None will do as well.
+        may_be_unknown: whether None is accepted as well.
 
     Raises:
         InputError: names what was given.
@@ -71,12 +71,12 @@ def check_loss(loss: object, *, may_be_unknown: bool = False) -> None:
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """Cross-entropy of softmax(outputs) with one class label a sample.
+    """Cross-entropy of softmax(outputs) with one class label per sample.
 
     Attributes:
         label_smoothing: the share of a label's mass spread evenly over all classes, from 0 to
             below 1.
-        class_weights: one factor a class, at least 0; all 1 where not given.
+        class_weights: one factor per class, at least 0; all 1 by default.
 
     Raises:
         InputError: a setting breaks its rule.
@@ -111,7 +111,7 @@ class CrossEntropy:
             )
 
     def check(self, outputs: Tensor, y: Tensor) -> None:
-        """Refuse anything but logits, (batch, classes), and one integer label a sample."""
+        """Refuse anything but logits, (batch, classes), and one integer label per sample."""
         if outputs.ndim != 2:
             shape = tuple(outputs.shape)
             raise InputError(f"model: output shape {shape}: expected (batch, classes)")
@@ -149,7 +149,7 @@ class CrossEntropy:
             raise InputError("class_weights: their sum over the batch is too large") from None
 
     def targets(self, classes: int) -> Tensor:
-        """What the loss asks of each label, (classes, classes) float64.
+        """The target distribution of each label, (classes, classes) float64.
 
         One sample's loss is -(Q[y] * log p).sum() with Q[y] the row of its label and
         p = softmax(logits), so its gradient at the logits is Q[y].sum() * p - Q[y].

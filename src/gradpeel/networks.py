@@ -55,9 +55,9 @@ def mlp(
         classes: Number of logits K, positive.
         hidden: Widths of the hidden layers, at least one; the first is the target's.
         rng: The source of randomness; the same state gives the same network.
-        init: "paper" as above, or "torch" for PyTorch's default law, biases included.
+        init: "paper" as above, or "torch" for PyTorch's default, biases included.
         sigma: Standard deviation of the paper's first layer, positive.
-        sample_shape: Shape of a sample; where given, a `Flatten` comes first.
+        sample_shape: Shape of a sample; if given, a `Flatten` comes first.
         dtype: Floating-point type of the parameters; the draws themselves are float64.
 
     Returns:

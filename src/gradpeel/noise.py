@@ -1,4 +1,4 @@
-"""Additive noise on an update: what rounding, compression or a client's own protection leave.
+"""Additive noise on an update, as from rounding, compression or a client's own protection.
 
 Example:
     >>> update = Update({"0.weight": torch.tensor([[-1.0, 1.0]]), "0.bias": torch.ones(2)}, 4)

@@ -1,11 +1,11 @@
-"""Compare a recovery with the truth. The decoder never imports this module.
+"""Compare a recovery with the real data. The decoder never imports this module.
 
-The distance of a certified sample from a true one is the root-mean-square difference of their
-features, relative to how far two samples of the batch typically are apart. Certified samples are
+The distance of a certified sample from a real one is the root-mean-square difference of their
+features, relative to the typical distance between two samples of the batch. Certified samples are
 
 - *right* nearer than `RIGHT` to a true sample,
 - *false* farther than `FALSE` from every true sample,
-- *inexact* in between: counted by themselves, as neither.
+- *inexact* in between: counted separately.
 
 The typical distance is the median over all pairs of distinct samples of the batch. It used to be
 the range of the data, which is several times larger: a blend of two similar samples passed for one
@@ -18,15 +18,15 @@ each divided by its range:
   once it has been scaled, and for flat samples that look like pixels: of the features that vary,
   most reach a tenth of the common range, and all of them half a step of 8 bits.
 - Otherwise the features are the columns of an unscaled table, and each has its own range over the
-  batch: one in 0..10000 does not hide errors in one in 0..1. A feature that hardly varies in this
+  batch: one in 0..10,000 does not hide errors in one in 0..1. A feature that hardly varies in this
   batch has at least `SMALLEST` times the median range, one that does not vary the median itself.
 
 A batch of one sample has no typical distance, and one of near-duplicates a tiny one. So it counts
 as at least `SMALLEST_DISTANCE` of the range, where `FALSE` is half a step of 8 bits.
 
 Copies of a sample are one: one certificate recovers all of them. The same holds for samples that
-are nearer than `RIGHT` to the certified one, which nobody can tell from it: a certificate may count
-them among its copies, or leave them to certificates of their own.
+are nearer than `RIGHT` to the certified one and cannot be distinguished from it: a certificate may
+count them among its copies, or leave them to certificates of their own.
 """
 
 from __future__ import annotations
@@ -81,31 +81,31 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """A recovery held against the batch it came from.
+    """A recovery compared with the batch it came from.
 
     Attributes:
         batch_size: number of samples in the batch.
-        matches: (n,) index of the true sample each certified one is, of copies the first; -1 where
-            the certified one is not right.
+        matches: (n,) index of the real sample that each certified one is (the first of its copies);
+            -1 if the certified one is not right.
         inexact: (n,) which certified samples are neither right nor false.
-        distances: (n,) root-mean-square error to the nearest true sample, relative to the typical
+        distances: (n,) root-mean-square error to the nearest real sample, relative to the typical
             distance between two samples.
-        errors: (n,) largest absolute error of each certified sample, to the nearest true one.
-        labels_right: (n,) whether a matched sample's labels are those of all its copies; those of
-            samples that are too near to be told from it may be among them.
-        labels_judged: (n,) which matched samples come with a label that the truth can be asked for.
-        unlabelled: number of matched samples whose label is unknown; 0 where the truth has none.
+        errors: (n,) largest absolute error of each certified sample, to the nearest real one.
+        labels_right: (n,) whether a matched sample's labels are those of all its copies; labels of
+            samples that cannot be distinguished from it are accepted too.
+        labels_judged: (n,) which matched samples have a label that can be compared.
+        unlabelled: number of matched samples whose label is unknown; 0 if the data has no labels.
         multiplicities_wrong: (n,) whether a matched sample's stated number of copies is wrong: less
-            than its copies, or more than the samples that cannot be told from it.
-        estimates_hold: (n,) whether the decoder's own estimate of a sample's error holds: the true
-            one, relative to the typical size of an entry as the estimate is, is no more than
-            `ESTIMATE_FACTOR` times larger, or below `ESTIMATE_FLOOR`.
+            than its copies, or more than the samples that cannot be distinguished from it.
+        estimates_hold: (n,) whether the decoder's own estimate of a sample's error holds: the real
+            error, in the same unit, is at most `ESTIMATE_FACTOR` times larger, or it is below
+            `ESTIMATE_FLOOR`.
         outcomes: for each sample of the batch, what became of it.
-        readable: (batch,) which samples stand among what the decoder read, with or without proof,
-            nearer than `RIGHT`.
+        readable: (batch,) which samples are among everything the decoder read, with or without
+            proof, nearer than `RIGHT`.
         baseline_rate: share of the batch that some neuron isolates from the start: all that an
             attack without a cascade recovers ("When the Curious Abandon Honesty", Boenisch et al.).
-        peeling_bound: share that peeling the bare activation grid reaches.
+        peeling_bound: share of the batch that peeling the activation grid reaches.
     """
 
     batch_size: int
@@ -338,7 +338,7 @@ def _why_missing(strength: float, needed: float) -> Outcome:
 def explain(
     found: Score, exposure: Exposure, sensitivities: Tensor, errors: Tensor, *, enough: float
 ) -> Score:
-    """Say more of samples that were missed although the activation grid reaches them.
+    """Explain why samples were missed although peeling the activation grid reaches them.
 
     Args:
         found: the score.
@@ -350,7 +350,7 @@ def explain(
             sample that does is missed for no good reason.
 
     Returns:
-        The score, with INEXACT or HIDDEN in place of MISSED where that is so.
+        The score, with INEXACT or HIDDEN instead of MISSED where that applies.
     """
     certified = {Outcome.RECOVERED, Outcome.ROUGH}
     left = exposure.grid & torch.tensor([outcome not in certified for outcome in found.outcomes])

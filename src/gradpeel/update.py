@@ -1,8 +1,8 @@
-"""What a client sends: gradients by parameter name, and what is known about the round.
+"""What a client sends: gradients by parameter name, and what is known about the training round.
 
 An update crosses a trust boundary, so its files hold plain arrays and nothing else: safetensors, or
-npz read without pickle (unpickling somebody's file would run their code). Everything is checked on
-loading, and an error names the file and the field.
+npz read without pickle (unpickling a file would run its author's code). Everything is checked on
+loading, and errors name the file and the field.
 
 Example:
     >>> import torch
@@ -47,11 +47,11 @@ _META_BYTES = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """One client's answer to one round of FedSGD.
+    """What one client sends in one training round (FedSGD).
 
     Attributes:
         gradients: gradient of the batch loss by parameter name, in the model's own shapes.
-        batch_size: number of samples behind it; None where nobody says: the decoder finds it.
+        batch_size: number of samples behind it; None if unknown, and the decoder finds it.
         reduction: whether the loss was the mean or the sum over the batch.
 
     Raises:
@@ -94,7 +94,7 @@ class Update:
 
 
 def save_update(update: Update, path: str | Path) -> Path:
-    """Write `update` to a `.safetensors` or `.npz` file, whole or not at all.
+    """Write `update` to a `.safetensors` or `.npz` file, completely or not at all.
 
     Raises:
         InputError: another file ending, a dtype npz cannot hold (bfloat16), a name that the formats
@@ -138,9 +138,9 @@ def load_update(
 
     Args:
         path: a `.safetensors` or `.npz` file.
-        batch_size: where the file says it too, the two must agree; None in the update where nobody
-            says.
-        reduction: as `batch_size`, but "mean" where nobody says.
+        batch_size: number of samples behind it; if the file states it too, the two must agree.
+        reduction: "mean" or "sum"; if the file states it too, the two must agree. "mean" if
+            neither does.
         max_bytes: refuse files whose tensors would take more memory than this.
 
     Raises:
@@ -161,7 +161,7 @@ def load_update(
 def load_tensors(
     path: str | Path, *, max_bytes: int = MAX_BYTES
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read named tensors and plain text metadata from safetensors or npz; never runs foreign code.
+    """Read named tensors and text metadata from safetensors or npz, without running any code.
 
     Raises:
         InputError: missing or damaged file, another format, pickled content, or too large.

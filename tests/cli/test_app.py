@@ -31,8 +31,11 @@ def test_the_version_is_the_package_s() -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--help"], ["demo", "audit", "peel", "systems you own", "simulation"]),
-        (["audit", "--help"], ["gradpeel audit --data", "--soliton", "--noise", "systems you own"]),
+        (["--help"], ["demo", "audit", "peel", "systems that you own", "simulation"]),
+        (
+            ["audit", "--help"],
+            ["gradpeel audit --data", "--soliton", "--noise", "you own"],
+        ),
         (["peel", "--help"], ["gradpeel peel audit/update", "--unknown-tail", "personal data"]),
         (["demo", "--help"], ["--out", "--seed"]),
         (["report", "--help"], ["gradpeel report results", "--no-samples", "--open"]),

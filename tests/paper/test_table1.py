@@ -37,6 +37,20 @@ def test_the_plan_is_the_papers() -> None:
     assert list(dict.fromkeys(cell.method for cell in cells)) == list(PAPER_METHODS)
 
 
+def test_the_row_cascade_has_lines_of_its_own() -> None:
+    cells = table1_plan(["mnist"], [64], seeds=1, rows=True).cells()
+    plain, rows = cells[: len(cells) // 2], cells[len(cells) // 2 :]
+    assert {cell.method for cell in cells} == {
+        *PAPER_METHODS,
+        *(f"{method}+Rows" for method in PAPER_METHODS),
+    }
+    assert len(plain) == len(rows)
+    found = [measured(cell, recovered=64 if cell.effort else 6, reachable=6) for cell in cells]
+    table = Table1.of(Results(found, [], {}, []))
+    line = next(line for line in table.lines if line.method == "Passive+Rows")
+    assert (line.cells[0].ours.mean, line.gap) == (1.0, None)
+
+
 def test_a_data_set_that_the_paper_does_not_have_is_refused() -> None:
     with pytest.raises(InputError, match="datasets='digits': expected one of cifar10"):
         table1_plan(["digits"])

@@ -25,13 +25,14 @@ OTHER: dict[str, Any] = {
     "tail": (32,),
     "dtype": "float32",
     "noise": 1e-6,
+    "effort": 1.0,
     "samples": "first",
     "seed": 1,
 }
 
 
 def test_the_key_is_the_same_on_every_machine() -> None:
-    assert CELL.key == "28eeafd05dfe0f116e9ae68e"
+    assert CELL.key == "1de8686aa0c5e401f0d153e9"
     assert replace(CELL).key == CELL.key
 
 
@@ -52,6 +53,12 @@ def test_settings_come_back_from_json(
     again = Cell.from_settings(json.loads(json.dumps(cell.settings)))
     assert again == cell
     assert again.key == cell.key
+
+
+def test_the_row_cascade_is_a_method_of_its_own() -> None:
+    assert replace(CELL, effort=1.0).method == CELL.method + "+Rows"
+    assert "effort" not in str(replace(CELL, effort=1.0))
+    assert "effort 2.5" in str(replace(CELL, effort=2.5))
 
 
 @pytest.mark.parametrize("method", PAPER_METHODS)

@@ -157,7 +157,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: Normalise(0.0, None), "std of type NoneType: expected a tensor of numbers"),  # type: ignore[arg-type]
     (
         lambda: Normalise([], 1.0),
-        "mean of shape (0,): expected a number or one value a channel or feature",
+        "mean of shape (0,): expected a number or one value per channel or feature",
     ),
     (lambda: Normalise(math.nan, 1.0), "mean=nan: expected finite values"),
     (
@@ -166,7 +166,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Normalise(torch.zeros(3, 1, 1), 1.0),
-        "mean of shape (3, 1, 1): expected a number or one value a channel or feature",
+        "mean of shape (3, 1, 1): expected a number or one value per channel or feature",
     ),
     (
         lambda: Affine(torch.zeros(2), torch.zeros(2)),

@@ -1,8 +1,8 @@
 """The command line: `gradpeel demo`, `audit`, `peel`, `sweep` and `paper`.
 
-One file holds one command. Files and options are checked before anything is computed, what a user
-can mend is told in one line with exit code 2, and a directory of results appears whole or not at
-all.
+One file holds one command. Files and options are checked before anything is computed, errors that
+the user can correct are reported in one line with exit code 2, and a directory of results appears
+completely or not at all.
 """
 
 from gradpeel.cli.app import app as main

@@ -46,7 +46,8 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback(
-    epilog="For auditing systems you own or may test; active designs run in simulation only."
+    epilog="For auditing systems that you own or are permitted to test; active designs run in "
+    "simulation only."
 )
 def _gradpeel(
     *,
@@ -59,15 +60,15 @@ def _gradpeel(
 ) -> None:
     """What does a gradient give away?
 
-    In federated learning a client sends a gradient, not its data. gradpeel
-    tells exactly which of its samples a server can read out of one gradient,
-    and proves each one without looking at the data.
+    In federated learning a client sends a gradient and keeps its data. gradpeel
+    shows which of its samples a server can read from one gradient, and certifies
+    each one without looking at the data.
 
     \b
-    gradpeel demo                   see a batch rebuilt from one gradient
-    gradpeel audit --data digits    the same for a data set or a file of yours
+    gradpeel demo                   see batches rebuilt from one gradient each
+    gradpeel audit --data digits    audit a data set or a file of yours
     gradpeel peel update.safetensors --weights model.safetensors
-    gradpeel report results         make the page of an audit anew
+    gradpeel report results         regenerate the page of an audit
     gradpeel sweep plan.toml --out results    many audits, resumable
     gradpeel paper table1 --data-dir data     the paper's table beside ours
     gradpeel paper figures --data-dir data --out figures

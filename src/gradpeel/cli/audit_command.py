@@ -1,4 +1,4 @@
-"""`gradpeel audit`: simulate one round on data you own and tell what its gradient gives away."""
+"""`gradpeel audit`: simulate a training round on data you own, and report what it gives away."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["audit_command"]
 
 ATTACK = "The attack"
-ROUND = "The round"
+ROUND = "The training round"
 OUTPUT = "Output"
 
 
@@ -58,7 +58,7 @@ def audit_command(
         typer.Option(
             metavar="NAME_OR_FILE",
             help="digits, breast_cancer, photos; or cifar10, cifar100, mnist, emnist, "
-            "fashion_mnist, svhn, imagenet, harus, which are looked for in --data-dir and in the "
+            "fashion_mnist, svhn, imagenet, harus, which are looked up in --data-dir and in the "
             "cache, then downloaded; or an .npz file with x_train, y_train, x_test and y_test.",
             rich_help_panel=ROUND,
         ),
@@ -75,7 +75,7 @@ def audit_command(
     image_size: Annotated[
         int | None,
         typer.Option(
-            help="Height and width that ImageNet's images are scaled to.",
+            help="Height and width to which ImageNet's images are scaled.",
             show_default="64",
             rich_help_panel=ROUND,
         ),
@@ -87,14 +87,14 @@ def audit_command(
         bool,
         typer.Option(
             "--shuffle",
-            help="Draw the batch by the seed; otherwise it is the first training samples.",
+            help="Draw the batch at random, by the seed; otherwise take the first samples.",
             rich_help_panel=ROUND,
         ),
     ] = False,
     features: Annotated[
         FeaturesName,
         typer.Option(
-            help="How float features are scaled, by the training samples; pixels always to 0..1.",
+            help="How float features are scaled, by the training split; pixels always to 0..1.",
             rich_help_panel=ROUND,
         ),
     ] = FeaturesName.MINMAX,
@@ -113,7 +113,7 @@ def audit_command(
     dtype: Annotated[
         DtypeName,
         typer.Option(
-            help="What the client computes in. float64 shows how far the attack can go; "
+            help="The type in which the client computes. float64 shows how far the attack can go; "
             "most clients send float32.",
             rich_help_panel=ROUND,
         ),
@@ -121,16 +121,15 @@ def audit_command(
     noise: Annotated[
         float,
         typer.Option(
-            help="Standard deviation of noise on the update, as a multiple of that of each "
-            "gradient's values.",
+            help="Standard deviation of noise on the update, relative to that of each gradient.",
             rich_help_panel=ROUND,
         ),
     ] = 0.0,
     loss: Annotated[
         LossName,
         typer.Option(
-            help="What the client minimises; other losses than cross-entropy compare with 1 for "
-            "the label and 0 for all other classes.",
+            help="The loss that the client minimises; for losses other than cross-entropy the "
+            "target is 1 for the label and 0 for all other classes.",
             rich_help_panel=ROUND,
         ),
     ] = LossName.CROSS_ENTROPY,
@@ -142,7 +141,7 @@ def audit_command(
     ] = 0.0,
     reduction: Annotated[
         ReductionName,
-        typer.Option(help="Is the loss the mean or the sum over the batch?", rich_help_panel=ROUND),
+        typer.Option(help="Whether the loss is a mean or a sum.", rich_help_panel=ROUND),
     ] = ReductionName.MEAN,
     design: Annotated[
         DesignName,
@@ -151,7 +150,7 @@ def audit_command(
     init: Annotated[
         InitName | None,
         typer.Option(
-            help="Start of the network with passive: the paper's, or PyTorch's default.",
+            help="Initialisation with passive: the paper's, or PyTorch's default.",
             show_default="paper",
             rich_help_panel=ATTACK,
         ),
@@ -167,7 +166,7 @@ def audit_command(
     scale: Annotated[
         float | None,
         typer.Option(
-            help="Factor on positive weights with trap-weights, above 0 and at most 1.",
+            help="Factor on the positive weights of trap-weights, above 0 and at most 1.",
             show_default="0.99",
             rich_help_panel=ATTACK,
         ),
@@ -185,7 +184,7 @@ def audit_command(
         bool,
         typer.Option(
             "--unknown-batch-size",
-            help="Nobody tells the decoder the batch size: it finds it in the update.",
+            help="Withhold the batch size: the decoder finds it in the update.",
             rich_help_panel=ATTACK,
         ),
     ] = False,
@@ -193,7 +192,7 @@ def audit_command(
         bool,
         typer.Option(
             "--unknown-tail",
-            help="The decoder knows neither the loss nor what follows the second layer, and so "
+            help="Withhold the loss and everything behind the second layer; the decoder then finds "
             "no labels.",
             rich_help_panel=ATTACK,
         ),
@@ -202,7 +201,7 @@ def audit_command(
     seed: Annotated[
         int,
         typer.Option(
-            min=0, help="Seeds network, design, noise and --shuffle.", rich_help_panel=ATTACK
+            min=0, help="Seed of network, design, noise and --shuffle.", rich_help_panel=ATTACK
         ),
     ] = 0,
     device: Annotated[str, typer.Option(help=DEVICE_HELP, rich_help_panel=ATTACK)] = "cpu",
@@ -210,7 +209,7 @@ def audit_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write report.html, result.json, the update, the weights and pictures into this "
+            help="Write report.html, result.json, the update, the weights and figures into this "
             "new or empty directory, which only you can read.",
             show_default="write nothing",
             rich_help_panel=OUTPUT,
@@ -220,7 +219,7 @@ def audit_command(
         bool,
         typer.Option(
             "--samples/--no-samples",
-            help="Show samples and labels in the report and in pictures.",
+            help="Show samples and labels in the report and in figures.",
             rich_help_panel=OUTPUT,
         ),
     ] = True,
@@ -256,14 +255,14 @@ def audit_command(
         ),
     ] = False,
 ) -> None:
-    """Simulate one round on data you own and tell what its gradient gives away.
+    """Simulate a training round on data you own and report what its gradient gives away.
 
-    A network is made, and a client computes one gradient of it on a batch. The
-    decoder sees the gradient alone; what it recovers is then compared with the
-    batch, and with what peeling can reach at all.
+    A client computes one gradient of a new network on a batch. The decoder sees
+    only the model and the gradient; what it recovers is then compared with the
+    batch and with the peeling bound.
 
-    For auditing systems you own or may test; active designs run in simulation
-    only.
+    For auditing systems that you own or are permitted to test; active designs
+    run in simulation only.
 
     \b
     gradpeel audit --data digits --init torch --dtype float32

@@ -1,4 +1,4 @@
-"""A sweep to watch: a bar with rate and time left on a terminal, a line a cell otherwise."""
+"""A sweep to watch: a bar with rate and time left on a terminal, or one line per cell."""
 
 from __future__ import annotations
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 __all__ = ["DEVICE_HELP", "EFFORT_HELP"]
 
 DEVICE_HELP = (
-    "Where to decode: cpu, cuda, cuda:1, mps, or auto for the fastest there is. One without "
-    "float64 leaves it to the CPU."
+    "Where to decode: cpu, cuda, cuda:1, mps, or auto for the fastest available. A device without "
+    "float64 leaves that part to the CPU."
 )
 
 EFFORT_HELP = (
-    "How long to search, with the row cascade, for samples that no neuron isolates; 0 for peeling "
-    "alone."
+    "How long the row cascade searches for samples that no neuron isolates; 2 doubles the "
+    "search, 0 is peeling alone."
 )

@@ -1,4 +1,4 @@
-"""`gradpeel demo`: something to look at, from nothing."""
+"""`gradpeel demo`: three audits that need no data of yours."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ def demo_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write reports and pictures here: a new or an empty directory, or an earlier "
-            "demo. By default gradpeel-demo, or a new temporary directory where the current one "
-            "is read-only.",
+            help="Write reports and figures into this new or empty directory, or replace an "
+            "earlier demo in it. By default gradpeel-demo, or a new temporary directory if the "
+            "current one is read-only.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds every draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     samples: Annotated[
-        bool, typer.Option("--samples/--no-samples", help="Show samples in reports and pictures.")
+        bool, typer.Option("--samples/--no-samples", help="Show samples in reports and figures.")
     ] = True,
     show: Annotated[
         bool, typer.Option("--open", help="Show the report of the photograph in the web browser.")
     ] = False,
 ) -> None:
-    """Rebuild scans, patients and a photograph, each from one gradient of an untouched network.
+    """Rebuild scans, patient records and a photograph, each from one gradient.
 
-    The data comes with scikit-learn; nothing is downloaded.
+    The networks are untouched. The data comes with scikit-learn; nothing is
+    downloaded.
     """
     from gradpeel.demo import FOLDERS, run_demo  # noqa: PLC0415 -- torch is slow to import
 

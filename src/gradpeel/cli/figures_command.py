@@ -35,7 +35,7 @@ def figures_command(
             show_default="all seven",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds every draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
 ) -> None:
     """Draw the paper's figures from our own runs, each as PNG and SVG.
 

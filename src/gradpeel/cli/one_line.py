@@ -1,4 +1,4 @@
-"""What a user can mend is told in one line; everything else is a fault and keeps its traceback."""
+"""Errors that the user can correct take one line; any other is a bug and keeps its traceback."""
 
 from __future__ import annotations
 

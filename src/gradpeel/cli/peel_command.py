@@ -1,4 +1,4 @@
-"""`gradpeel peel`: decode an update that was sent; there is no ground truth anywhere."""
+"""`gradpeel peel`: decode a recorded update, without any ground truth."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def peel_command(
         Path,
         typer.Option(
             metavar="MODEL",
-            help="The weights the client had: a multilayer perceptron with ReLU, or its first "
-            "layers with --unknown-tail, .safetensors or .npz.",
+            help="The weights that the client received: a multilayer perceptron with ReLU, or its "
+            "first layers with --unknown-tail, .safetensors or .npz.",
         ),
     ],
     batch_size: Annotated[
@@ -55,7 +55,7 @@ def peel_command(
     reduction: Annotated[
         ReductionName | None,
         typer.Option(
-            help="Was the loss the mean or the sum over the batch?",
+            help="Whether the client's loss was a mean or a sum.",
             show_default="what the file says, or mean",
         ),
     ] = None,
@@ -66,7 +66,7 @@ def peel_command(
         bool,
         typer.Option(
             "--unknown-tail",
-            help="The loss, or what follows the layers in MODEL, is not known: decode without, "
+            help="The loss, or what follows the layers in MODEL, is unknown: decode without it, "
             "and without labels.",
         ),
     ] = False,
@@ -75,7 +75,7 @@ def peel_command(
         typer.Option(
             "--range",
             metavar="LOW,HIGH",
-            help="Smallest and largest value an entry can have; candidates outside are refused.",
+            help="Smallest and largest possible value of a feature; others are rejected.",
             show_default="unknown",
         ),
     ] = None,
@@ -102,12 +102,12 @@ def peel_command(
         bool, typer.Option("--json", help="Print one JSON object and nothing else.")
     ] = False,
 ) -> None:
-    """Decode an update: how many samples it gives away, their labels and certificates.
+    """Decode an update: report how many samples it gives away, with labels and certificates.
 
-    Recovered samples are personal data. They are counted, never shown, and
+    Recovered samples are personal data. They are counted but not shown, and
     written only with --samples.
 
-    For auditing systems you own or may test.
+    For auditing systems that you own or are permitted to test.
 
     \b
     gradpeel audit --data digits --out audit

@@ -27,19 +27,19 @@ def report_command(
         bool,
         typer.Option(
             "--samples/--no-samples",
-            help="Show samples and labels, where the audit kept them for its report.",
+            help="Show samples and labels, if the audit kept them for its report.",
         ),
     ] = True,
-    show: Annotated[bool, typer.Option("--open", help="Show the page in the web browser.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")] = False,
 ) -> None:
     """Regenerate report.html, one self-contained page, from report.json or a sweep.
 
-    The file need not be trusted: it is checked, and nothing in it is run.
+    The file need not be trusted: it is checked, and nothing in it is executed.
 
     \b
     gradpeel audit --data digits --out results
     gradpeel report results --no-samples
-    gradpeel report study    # of a sweep
+    gradpeel report study    # a sweep
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     # The page needs torch only because the package does; --help need not wait for it.
     from gradpeel.files import write_files  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`gradpeel sweep`: run a plan of audits, and go on where it was stopped."""
+"""`gradpeel sweep`: run a plan of audits, and resume it after an interruption."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sweep_command(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="DIR", help="Directory of the results; an earlier run in it is gone on with."
+            metavar="DIR", help="Directory of the results; an earlier run in it is resumed."
         ),
     ],
     data_dir: DataDir = None,
@@ -45,10 +45,10 @@ def sweep_command(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
-    """Run all audits of a plan; stopped at any moment, it goes on where it was.
+    """Run all audits of a plan; if it is interrupted, start it again to resume.
 
-    DIR gets results.sqlite, written as each audit ends, results.csv,
-    timings.csv, manifest.json and report.html. The exit code is 1 if an audit failed.
+    Writes results.sqlite, after each audit, and results.csv, timings.csv,
+    manifest.json and report.html at the end. The exit code is 1 if an audit failed.
 
     \b
     datasets = ["cifar10", "mnist", "mine.npz"]
@@ -56,7 +56,7 @@ def sweep_command(
     weights = ["independent", "mirrored"]
     batch_sizes = [64, 128, 256]
     seeds = 5                   # or a list; a seed draws weights and samples
-    widths = [1000]             # these and all below may be left out
+    widths = [1000]             # this and everything below is optional
     tails = [[], [256, 128]]    # widths of further hidden layers
     dtypes = ["float64", "float32"]
     noises = [0, 1e-6]

@@ -49,7 +49,7 @@ Workers = Annotated[
         "--workers",
         min=1,
         help="Cells at a time, each on one thread.",
-        show_default="one a core",
+        show_default="one per core",
         rich_help_panel=WHERE,
     ),
 ]
@@ -67,7 +67,7 @@ Address = Annotated[
         "--address",
         metavar="ADDRESS",
         help="The Ray cluster to run on.",
-        show_default="a Ray of this machine's own",
+        show_default="a local Ray",
         rich_help_panel=WHERE,
     ),
 ]
@@ -75,7 +75,7 @@ RetryFailed = Annotated[
     bool,
     typer.Option(
         "--retry-failed",
-        help="Run the cells again that failed before.",
+        help="Run cells again that failed before.",
         rich_help_panel=WHERE,
     ),
 ]

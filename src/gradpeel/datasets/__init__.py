@@ -49,10 +49,10 @@ def load(
         name_or_path: one of `EMBEDDED` or `STANDARD`, or a path. The name wins over a file that is
             called the same; `"./digits"` and `Path("digits")` always mean the file.
         features: how float features are scaled: "minmax", "standard" or "raw"; see `rescale`.
-        data_dir: where a standard data set is looked for first; see `load_standard`.
+        data_dir: where to look for a standard data set first; see `load_standard`.
         image_size: height and width of ImageNet's images.
-        limit: take at most the first so many samples of each split. If not given, all; of a
-            standard data set at most 4096, see `load_standard`.
+        limit: the number of samples to take from each split, at most. By default all; of a
+            standard data set at most 4,096, see `load_standard`.
 
     Raises:
         InputError: there is no such data set, or it breaks a rule.

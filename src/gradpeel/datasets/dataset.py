@@ -2,8 +2,8 @@
 
 The training split is the client's; the test split is what a server may own beside it, so that the
 auxiliary batch shares no sample with the client's (paper, sections "Soliton-Data" and
-"Experiments"). Images stay as the files hold them, (n, H, W) or (n, H, W, 3): the target flattens
-them, the method does not care in which order, and a picture needs no word about axes.
+"Experiments"). Images keep the layout of the files, (n, H, W) or (n, H, W, 3): the target flattens
+them, and the method does not depend on the order.
 
     >>> from gradpeel.datasets import draw_batch, load
     >>> batch = draw_batch(load("digits"), 64)

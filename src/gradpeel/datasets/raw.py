@@ -1,8 +1,8 @@
-"""What a reader of original files hands over, and the care all readers take.
+"""What readers of original files return, and the precautions they share.
 
-The files come from anywhere, so they are treated as hostile: only regular files are opened, what a
-header claims is compared with the file before anything of that size is made, and whatever is wrong
-is told in one line that names the file.
+The files may come from anywhere and are treated as hostile: only regular files are opened, what a
+header claims is compared with the file before memory is allocated, and errors are reported in one
+line that names the file.
 """
 
 from __future__ import annotations

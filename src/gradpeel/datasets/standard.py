@@ -1,8 +1,8 @@
 """The eight benchmark data sets of the paper, by name (paper, section "Experiments").
 
-A set is looked for in a directory of yours, then in the cache, then it is downloaded; in a
-directory it may be `<name>.npz` or the original files. What is found may be another variant than
-the official one; `StandardSet.difference` tells.
+A set is looked up in a directory of yours, then in the cache, and otherwise downloaded; a directory
+may hold `<name>.npz` or the original files. What is found may differ from the official variant;
+`StandardSet.difference` says how.
 
     >>> sorted(STANDARD)
     ['cifar10', 'cifar100', 'emnist', 'fashion_mnist', 'harus', 'imagenet', 'mnist', 'svhn']
@@ -54,9 +54,9 @@ def load_standard(
         features: how HARUS is scaled, as in `rescale`; the others are pixels in [0, 1].
         image_size: for ImageNet alone: height and width that images are scaled to, 64 if not
             given. An npz file of another size is refused.
-        limit: take at most the first so many samples of each split. If not given, as many as fit
-            2 GiB, at most 4096: EMNIST alone has 697932.
-        download: fetch what is found nowhere, if torchvision and a network are there.
+        limit: the number of samples to take from each split, at most. By default as many as fit
+            into 2 GiB, at most 4,096: EMNIST alone has 697,932.
+        download: download what is not found, if torchvision and a network are available.
 
     Raises:
         InputError: it is found nowhere, a file is damaged, or an argument breaks a rule.

@@ -1,8 +1,8 @@
 """Degree distributions of LT codes (the paper's section "Luby Transform Codes").
 
-A peeling cascade wants a few neurons of degree 1 to start, many of degree 2 to go on, and some of
-high degree so that no sample is left out. The ideal soliton distribution offers just that on
-average; the robust one survives bad luck, by extra mass on low degrees and a spike near B/R.
+A peeling cascade needs a few neurons of degree 1 to start, many of degree 2 to continue, and some
+of high degree so that no sample is left out. The ideal soliton distribution provides this on
+average; the robust one tolerates deviations, by extra mass on low degrees and a spike near B/R.
 
 Example:
     >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Passive: the server sends an untouched model and watches (the paper's section "Threat Model").
+"""Passive: the server sends an untouched model and only reads (paper, section "Threat Model").
 
 Example:
     >>> Passive(init="torch")
@@ -28,9 +28,9 @@ class Passive:
 
     Attributes:
         init: "keep" leaves the layer as it is (a user's own model); "gaussian" is the paper's
-            start, weights from N(0, sigma^2) and zero biases; "torch" is PyTorch's default for
-            `nn.Linear`, biases included.
-        sigma: Standard deviation of the "gaussian" start, positive; the others do not use it.
+            initialisation, weights from N(0, sigma^2) and zero biases; "torch" is PyTorch's default
+            for `nn.Linear`, biases included.
+        sigma: Standard deviation with "gaussian", positive; the others do not use it.
     """
 
     init: Init = "keep"

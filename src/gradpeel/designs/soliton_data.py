@@ -32,7 +32,7 @@ __all__ = ["SolitonData"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SolitonData:
-    """Weights of an honest start, biases that give robust soliton degrees on the auxiliary batch.
+    """Honest weights, and biases that give robust soliton degrees on the auxiliary batch.
 
     Attributes:
         auxiliary: (batch, *sample_shape), floating point, in input space. Where its size differs

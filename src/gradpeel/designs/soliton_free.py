@@ -28,7 +28,7 @@ __all__ = ["SolitonFree"]
 
 @dataclass(frozen=True)
 class SolitonFree:
-    """Weights of an honest start, biases that aim at robust soliton degrees.
+    """Honest weights, and biases that aim at robust soliton degrees.
 
     Attributes:
         construction: "independent" or "mirrored", see `draw_weights` (at scale 1).

@@ -31,7 +31,7 @@ class TrapWeights:
 
     Attributes:
         scale: The factor s on positive weights, in (0, 1]; at 1 the independent construction is
-            an honest start.
+            an honest initialisation.
         construction: "independent" or "mirrored", see `draw_weights`.
         sigma: Standard deviation of the Gaussian magnitudes, positive.
     """
@@ -57,7 +57,7 @@ class TrapWeights:
     def shape(
         self, layer: Layer, *, batch_size: int, rng: np.random.Generator, front: ToRows
     ) -> Layer:
-        """Draw the weights anew and set all biases to zero; see `Design`."""
+        """Draw new weights and set all biases to zero; see `Design`."""
         del batch_size, front  # trap weights are the same for every batch and every data set
         size = layer.neurons, layer.features
         weight = draw_weights(self.construction, *size, rng, scale=self.scale, sigma=self.sigma)

@@ -19,7 +19,11 @@ STRONGEST = 0.3
 SHADES = 6
 """Steps of colour for a difference."""
 SIGNS: dict[Verdict | None, str] = {Verdict.BETTER: "▲ ", Verdict.WORSE: "▼ "}
-NAMES = {label: spelled(one.design, one.weights) for label, one in PAPER_METHODS.items()}
+NAMES = {
+    f"{label}{'+Rows' * rows}": spelled(one.design, one.weights, rows=rows)
+    for label, one in PAPER_METHODS.items()
+    for rows in (False, True)
+}
 
 
 @dataclass(frozen=True)

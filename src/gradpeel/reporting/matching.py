@@ -15,8 +15,8 @@ __all__ = ["evenly", "found_at", "rounds_of"]
 def found_at(audit: Audit) -> NDArray[np.int64]:
     """(batch,) where in the recovery each sample of the batch is; -1 for those not recovered.
 
-    Copies of a sample are all at its one place, and so are samples that are too near to be told
-    from it.
+    Copies of a sample are all at its one place, and so are samples that are too near to be
+    distinguished from it.
     """
     # Backwards, so that of repeats the first one stands.
     certified = reversed(list(enumerate(audit.score.matches.tolist())))

@@ -1,8 +1,8 @@
 """The attacks, spelled out: one name for each design, on every page.
 
 Example:
-    >>> spelled("soliton-data", "mirrored"), spelled("passive")
-    ('Soliton-Data, mirrored', 'passive server')
+    >>> spelled("soliton-data", "mirrored"), spelled("passive", rows=True)
+    ('Soliton-Data, mirrored', 'passive server with the row cascade')
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _NAMES = {
 }
 
 
-def spelled(design: str, weights: str | None = None) -> str:
-    """A design, and how its weights are drawn."""
+def spelled(design: str, weights: str | None = None, *, rows: bool = False) -> str:
+    """A design, how its weights are drawn, and whether the row cascade follows the peeling."""
     name = _NAMES.get(design, design)
-    return name if weights is None else f"{name}, {weights}"
+    drawn = name if weights is None else f"{name}, {weights}"
+    return f"{drawn} with the row cascade" if rows else drawn

@@ -1,7 +1,7 @@
 """One audit of a sweep, named by its settings.
 
-A cell is a pure function of its settings and the data: whoever runs it, wherever and whenever, gets
-the same measurement. So its key, a hash of the settings, is all a store needs to tell what is done.
+A cell is a pure function of its settings and the data: it gives the same measurement wherever and
+whenever it runs. Its key, a hash of the settings, is all a store needs to know what is done.
 
 Example:
     >>> cell = Cell(dataset="digits", design="soliton-data", weights="mirrored", batch_size=64)
@@ -35,14 +35,15 @@ class Cell:
         dataset: a data set's name, or the path of an `.npz` file.
         design: how the server sets the target, such as "soliton-data".
         weights: weight construction of an active design.
-        init: start of the network with "passive".
+        init: initialisation of the network with "passive".
         scale: factor on positive weights with "trap-weights".
         soliton: (c, delta) of the soliton designs.
         batch_size: samples in the client's batch.
         neurons: width of the target.
         tail: widths of further hidden layers.
-        dtype: what the client computes in.
+        dtype: the dtype in which the client computes.
         noise: standard deviation of noise on the update, relative to each gradient's own.
+        effort: how long the row cascade searches; 0 for peeling alone.
         samples: which training samples form the batch.
         seed: draws network and design, noise, and, with "drawn", the samples.
     """
@@ -58,6 +59,7 @@ class Cell:
     tail: tuple[int, ...] = ()
     dtype: str = "float64"
     noise: float = 0.0
+    effort: float = 0.0
     samples: Samples = "drawn"
     seed: int = 0
 
@@ -91,8 +93,8 @@ class Cell:
 
     @property
     def method(self) -> str:
-        """The design in short, as the paper's table has it: "SD-Mir"."""
-        return self.options.label
+        """The design in short, as the paper's table has it: "SD-Mir"; "SD-Mir+Rows" with rows."""
+        return self.options.label + ("+Rows" if self.effort else "")
 
     @property
     def variant(self) -> str:
@@ -104,6 +106,8 @@ class Cell:
             parts.append(self.dtype)
         if self.noise:
             parts.append(f"noise {self.noise:g}")
+        if self.effort not in {0.0, 1.0}:
+            parts.append(f"effort {self.effort:g}")
         return " ".join(parts)
 
     def __str__(self) -> str:

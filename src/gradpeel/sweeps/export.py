@@ -1,8 +1,8 @@
-"""Results as tables for other programs: CSV and Parquet, a line a cell.
+"""Results as tables for other programs: CSV and Parquet, one line per cell.
 
-A line holds the cell's settings, what was measured, and for a failed cell the error instead. The
-seconds are not in it: they are no function of the cell, and without them two runs of a plan can be
-compared byte by byte.
+A line holds the cell's settings and what was measured, or the error of a failed cell. It does not
+hold the seconds, which the settings do not determine, so that two runs of a plan can be compared
+byte by byte.
 """
 
 from __future__ import annotations

@@ -141,7 +141,6 @@ def measure(cell: Cell, dataset: Dataset) -> tuple[Measurement, float]:
         seed=cell.seed,
         dtype=getattr(torch, cell.dtype),
         noise=cell.noise,
-        # A sweep compares designs by what peeling makes of them.
-        effort=0.0,
+        effort=cell.effort,
     )
     return Measurement.of(found), found.seconds

@@ -1,8 +1,8 @@
 r"""A plan: which audits a sweep runs.
 
-It names data sets, designs, weight constructions, batch sizes, widths, tails, dtypes, noise and
-seeds; the cells are all their combinations. What a plan can be blamed for is found when it is made,
-or, where the data is needed to tell, before the first cell runs.
+It names data sets, designs, weight constructions, batch sizes, widths, tails, dtypes, noise, effort
+and seeds; the cells are all their combinations. Mistakes in a plan are found when it is made or, if
+the data is needed to find them, before the first cell runs.
 
 Example:
     >>> plan = Plan(datasets=["digits"], designs=["passive", "soliton-data"], batch_sizes=[64, 128])
@@ -15,10 +15,10 @@ Example:
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import product
 from typing import Any, Protocol, get_args
 
 from gradpeel.datasets import Dataset
@@ -58,15 +58,17 @@ class Plan:
         batch_sizes: samples in the client's batch.
         widths: neurons of the target.
         tails: what follows the target, each a list of widths of further hidden layers.
-        dtypes: what the client computes in.
+        dtypes: the dtypes in which the client computes.
         noises: standard deviations of noise on the update, relative to each gradient's own.
-        seeds: one audit each; a number n is short for 0..n-1.
+        efforts: how long the row cascade searches for samples that no neuron isolates; 0 for
+            peeling alone.
+        seeds: one audit for each; a number n stands for 0..n-1.
         samples: "drawn": the seed also draws which samples form the batch; "first": they are the
             first training samples, as in the paper's script.
-        init: start of the network with passive: "paper" or "torch".
+        init: initialisation of the network with passive: "paper" or "torch".
         scale: factor on positive weights with trap-weights.
         soliton: (c, delta) of the soliton designs.
-        image_size: side of ImageNet's pictures, 64 where not given.
+        image_size: height and width of ImageNet's images; 64 by default.
 
     Raises:
         InputError: a value breaks a rule; the message names key, value and rule, and the line where
@@ -81,6 +83,7 @@ class Plan:
     tails: Sequence[Sequence[int]] = ((),)
     dtypes: Sequence[str] = ("float64",)
     noises: Sequence[float] = (0.0,)
+    efforts: Sequence[float] = (0.0,)
     seeds: int | Sequence[int] = 1
     samples: Samples = "drawn"
     init: str = "paper"
@@ -98,7 +101,8 @@ class Plan:
         self._set("widths", self._list("widths", _is_positive, "positive integers"))
         rule = "lists of positive integers, such as [[], [256, 128]]"
         self._set("tails", tuple(tuple(tail) for tail in self._list("tails", _is_tail, rule)))
-        self._set("noises", self._list("noises", _is_noise, "finite numbers of at least 0"))
+        for key in ("noises", "efforts"):
+            self._set(key, self._list(key, _is_size, "finite numbers of at least 0"))
         self._set("seeds", self._spelt_out_seeds())
         self._check_size()
         self._one_of("samples", get_args(Samples))
@@ -117,17 +121,19 @@ class Plan:
                 tail=tuple(tail),
                 dtype=dtype,
                 noise=float(noise) + 0.0,  # -0.0 is no other noise than 0.0
+                effort=float(effort) + 0.0,
                 batch_size=size,
                 samples=self.samples,
                 seed=seed,
             )
-            for dataset, options, neurons, tail, dtype, noise, size, seed in itertools.product(
+            for dataset, options, neurons, tail, dtype, noise, effort, size, seed in product(
                 self.datasets,
                 self._options(),
                 self.widths,
                 self.tails,
                 self.dtypes,
                 self.noises,
+                self.efforts,
                 self.batch_sizes,
                 self.seeds,  # type: ignore[arg-type]
             )
@@ -178,7 +184,8 @@ class Plan:
     def _check_size(self) -> None:
         """Refuse a grid that nobody will wait for, before it is spelt out."""
         grid = (self.datasets, self.designs, self.weights, self.batch_sizes, self.widths)
-        size = math.prod(map(len, (*grid, self.tails, self.dtypes, self.noises, self.seeds)))  # type: ignore[arg-type]
+        more = (self.tails, self.dtypes, self.noises, self.efforts, self.seeds)
+        size = math.prod(map(len, (*grid, *more)))  # type: ignore[arg-type]
         if size > MOST_CELLS:
             rule = f"the grid has {size} cells: expected at most {MOST_CELLS}"
             raise self.blame("seeds", len(self.seeds), rule)  # type: ignore[arg-type]
@@ -258,7 +265,7 @@ def _is_number(value: object) -> bool:
     return is_real and abs(value) < 1e300  # type: ignore[arg-type]
 
 
-def _is_noise(value: object) -> bool:
+def _is_size(value: object) -> bool:
     return _is_number(value) and value >= 0  # type: ignore[operator]
 
 

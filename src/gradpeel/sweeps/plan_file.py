@@ -1,4 +1,4 @@
-r"""Read a plan from a TOML file; what is wrong with it is told with its line.
+r"""Read a plan from a TOML file; errors name the line.
 
 Example:
     >>> import tempfile

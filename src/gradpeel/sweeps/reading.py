@@ -19,7 +19,7 @@ def is_sweep(folder: Path) -> bool:
     """Does a directory hold the results of a sweep?
 
     Raises:
-        InputError: nobody can tell: its path is too long, say.
+        InputError: it cannot be determined, for example because the path is too long.
     """
     return is_file(folder / FILE)
 

@@ -177,14 +177,14 @@ class Front:
 def normalising(
     mean: float | Sequence[float] | Tensor, std: float | Sequence[float] | Tensor
 ) -> Affine:
-    """Make the step (x - mean) / std from numbers, or from one value a channel or feature."""
+    """Make the step (x - mean) / std from numbers, or from one value per channel or feature."""
     given = (("mean", mean), ("std", std))
     offset, scale = (as_tensor(name, value, torch.float64).detach() for name, value in given)
     for name, value in (("mean", offset), ("std", scale)):
         if value.ndim > 1 or value.numel() == 0:
             raise InputError(
                 f"{name} of shape {tuple(value.shape)}: "
-                "expected a number or one value a channel or feature"
+                "expected a number or one value per channel or feature"
             )
         if not bool(torch.isfinite(value).all()):
             raise InputError(f"{name}={value.tolist()}: expected finite values")
@@ -200,12 +200,12 @@ def normalising(
 class Normalise(nn.Module):
     """Fixed normalisation (x - mean) / std as the first layer of a network.
 
-    Auditing wants the normalisation inside the model, where it can be undone: samples then come
-    back in the units they were recorded in.
+    Put the normalisation inside the model, where it can be undone: recovered samples are then in
+    the units in which they were recorded.
 
     Args:
-        mean: a number, or one value a channel of (batch, channels, ...), or a feature of
-            (batch, features).
+        mean: a number, one value per channel of (batch, channels, ...), or one value per feature
+            of (batch, features).
         std: the same; positive.
 
     Raises:

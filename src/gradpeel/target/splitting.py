@@ -83,17 +83,17 @@ class Target:
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Map a batch, (n, *sample_shape), to what the model makes of it, (n, classes).
+        """Map a batch, (n, *sample_shape), to the output of the model, (n, classes).
 
-        Where `tail.unknown` says so, that is another output each time, or for another batch.
+        Where `tail.unknown` says so, the output differs each time, or depends on the batch.
         """
         logits: Tensor = self.tail(self.pre_activations(self.front(x)).relu())
         return logits
 
     def for_decoding(self, device: torch.device) -> Target:
-        """Return a copy on a device that computes in float64, but for the weight.
+        """Return a copy on a device that computes in float64, except for the weight.
 
-        That is large: who needs it in float64 turns a part of it at a time, see
+        The weight is large and is converted in blocks where it is needed; see
         `gradpeel.decoder.linalg`.
         """
         # Moved first: where it comes from there may be no float64.
@@ -126,15 +126,15 @@ def split(model: nn.Module, *, share: bool = False) -> Target:
 
     Args:
         model: any module of one input that torch.fx can trace; it is not changed.
-        share: use the model's own parameters in place of copies of them, to save memory: what
-            becomes of them is then seen in the target too.
+        share: use the model's own parameters instead of copies, to save memory; later changes of
+            them then affect the target too.
 
     Returns:
         The target with its front and tail, in the model's dtype; copies, unless they `share`.
 
     Raises:
         InputError: `model` is not a module.
-        ModelRefusedError: the network cannot be handled; `reasons` says why, completely, each one
+        ModelRefusedError: the network cannot be handled; `reasons` lists every reason, each one
             as "can never work", "not supported yet" or "change this setting".
 
     Example:

@@ -143,6 +143,24 @@ def test_the_lead_says_what_was_found(rows: list[Finished], sentence: str) -> No
     assert lead(over_seeds(rows)) == sentence
 
 
+def test_the_row_cascade_is_a_method_of_its_own() -> None:
+    rows = [*_whole(CELL, 64), *_whole(replace(CELL, effort=1.0), 64, 128)]
+    groups = over_seeds(rows)
+    assert lead(groups) == (
+        "A passive server with the row cascade recovers every sample of batches of up to 128 "
+        "(MNIST, 1,000 neurons)."
+    )
+    (panel,) = line_panels(groups)
+    assert [line.method for line in panel.lines] == [
+        "passive server",
+        "passive server with the row cascade",
+    ]
+    assert [line.has_rows for line in panel.lines] == [False, True]
+    said = "the row cascade was not run"
+    assert said not in sweep_html(Results(rows, [], {}, []))
+    assert said in sweep_html(Results(_whole(CELL), [], {}, []))
+
+
 ODD = "<script>alert(1)</script>"
 
 

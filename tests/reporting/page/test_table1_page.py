@@ -22,7 +22,7 @@ ROWS = [
     measured(
         replace(cell, batch_size=size), seed, recovered=round(share * size) - seed, reachable=size
     )
-    for cell, share in ((CELL, 0.4), (SOLITON, 1.0))
+    for cell, share in ((CELL, 0.4), (SOLITON, 1.0), (replace(CELL, effort=1.0), 0.9))
     for size in (64, 512, 1024)
     for seed in range(3)
 ]
@@ -38,6 +38,7 @@ def test_it_is_sound_in_a_browser(browser: Browser, tmp_path: Path, width: int) 
     shown = Opened(context.new_page(), path)
     assert shown.page.inner_text("h1").startswith("Of 6 published rates, ")
     assert "Soliton-Data, mirrored" in shown.page.inner_text("main")
+    assert "passive server with the row cascade" in shown.page.inner_text("main")
     shown.open_details()
     assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
     shades = set()

@@ -27,9 +27,9 @@ class PeelingGraph:
 
     Attributes:
         grid: (neurons, batch) of bool: the edges.
-        rounds: (batch,) the round in which each sample falls; 0 for never.
+        rounds: (batch,) the round in which each sample is recovered; 0 for never.
         reads: (neurons, batch) of bool: the edges that were the last ones of their neuron when the
-            sample fell. The other edges of a sample that falls are peeled.
+            sample was recovered. The other edges of a recovered sample are peeled.
     """
 
     grid: NDArray[np.bool_]
@@ -40,7 +40,7 @@ class PeelingGraph:
     def of(cls, audit: Audit) -> PeelingGraph:
         """The grid of an audit, and when its decoder recovered which sample."""
         grid, rounds = audit.exposure.grid.numpy(), rounds_of(audit)
-        # Those that never fall are on their neurons for good.
+        # Samples that are never recovered stay on their neurons.
         never = rounds.max() + 1
         falls = np.where(grid, np.where(rounds > 0, rounds, never), 0)
         last = falls.max(axis=1, keepdims=True)
@@ -59,7 +59,7 @@ def small_cascade(
 ) -> Audit:
     """Find a small network whose cascade is long enough to be looked at, and few edges cross.
 
-    It is the first from `seed` on where every neuron fires, all samples fall in just so many
+    It is the first from `seed` on where every neuron fires, all samples are recovered in so many
     rounds, there are at most three edges a sample, and the decoder recovers the whole batch.
 
     Args:

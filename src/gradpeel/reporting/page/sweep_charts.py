@@ -52,6 +52,7 @@ class Line:
     method: str
     kind: str
     is_mirrored: bool
+    has_rows: bool
     marks: tuple[Mark, ...]
     ours: str
     bound: str
@@ -180,6 +181,7 @@ def _line(
         method=method,
         kind=members[0].cell.design,
         is_mirrored=members[0].cell.weights == "mirrored",
+        has_rows=members[0].cell.effort > 0,
         marks=marks,
         ours=_points((mark.x, mark.y) for mark in marks),
         bound=_points((mark.x, _height(mark.bound)) for mark in marks),

@@ -50,10 +50,9 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     false = counted(sum(one.false_certificates for one in found), "false certificate")
     wrong = counted(sum(one.wrong_labels for one in found), "wrong label")
     audits = f"{counted(len(found), 'audit')} of one gradient each"
-    limits = (
-        "Not recovered is not safe: another attack, round or batch may recover the rest. "
-        "A sweep measures peeling alone; the row cascade was not run."
-    )
+    limits = "Not recovered is not safe: another attack, round or batch may recover the rest."
+    if not any(row.cell.effort for row in results.rows):
+        limits += " This sweep measured peeling alone; the row cascade was not run."
     facts = [
         (
             "Confidence",

@@ -26,8 +26,9 @@ def dataset_name(cell: Cell) -> str:
 
 
 def method_name(cell: Cell) -> str:
-    """The design and its weights."""
-    return spelled(cell.design, "PyTorch's default" if cell.init == "torch" else cell.weights)
+    """The design, its weights, and whether the row cascade ran."""
+    weights = "PyTorch's default" if cell.init == "torch" else cell.weights
+    return spelled(cell.design, weights, rows=cell.effort > 0)
 
 
 def setting_name(cell: Cell, *, noise: bool = True) -> str:
@@ -44,6 +45,8 @@ def setting_name(cell: Cell, *, noise: bool = True) -> str:
         parts.append(cell.dtype)
     if cell.noise and noise:
         parts.append(f"noise {short(cell.noise)}")
+    if cell.effort not in {0.0, 1.0}:
+        parts.append(f"effort {short(cell.effort)}")
     return ", ".join(parts)
 
 
@@ -95,7 +98,8 @@ def lead(groups: Sequence[Group]) -> str:
     found = []
     if passive:
         cell, size = _largest(passive)
-        found.append(f"A passive server {start} up to {size:,} ({_where(cell)})")
+        rows = " with the row cascade" if cell.effort else ""
+        found.append(f"A passive server{rows} {start} up to {size:,} ({_where(cell)})")
     if active:
         cell, size = _largest(active)
         who = "an active server of" if passive else f"An active server {start}"
