@@ -37,10 +37,12 @@ def sweep_summary(results: Results) -> Lines:
 
 
 def _table(groups: list[Group]) -> Table:
-    table = Table(title="Share of the batch recovered, mean over seeds", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="Share of the batch recovered: mean over seeds and 95 % interval", box=box.SIMPLE_HEAD
+    )
     for name in ("data set", "method", "setting"):
-        table.add_column(name, overflow="fold")
-    for name in ("batch", "recovered", "95 % interval", "bound", "direct"):
+        table.add_column(name, overflow="fold", no_wrap=name == "method")
+    for name in ("batch", "recovered", "interval", "bound", "direct"):
         table.add_column(name, justify="right", no_wrap=True)
     above: tuple[str, ...] = ()
     for group in groups:
