@@ -46,7 +46,7 @@ def test_the_teaser_shows_evenly_spaced_samples_above_what_was_recovered(
         assert above.get_title() == str(int(found.y[sample]))
         place = int(places[sample])
         if place < 0:
-            assert below.get_xlabel() == "not rebuilt"
+            assert below.get_xlabel() == "not recovered"
             assert not below.get_images()
         else:
             assert below.get_xlabel() == f"round {int(found.recovery.rounds[place])}"
