@@ -53,7 +53,7 @@ def main() -> None:
             shown = context.new_page()
             started = time.perf_counter()
             shown.goto(file.as_uri(), wait_until="load")
-            shown.click("#forth")
+            shown.click("#back")
             opened.append(time.perf_counter() - started)
             steps.append(shown.evaluate(STEPS))
             context.close()
@@ -61,7 +61,7 @@ def main() -> None:
     print(f"batch size {given.batch_size}, {given.neurons} neurons: {written / 1e6:.2f} MB")
     print(f"rendered in {rendered:.2f} s")
     print(
-        f"opened, and one round on by a click: median {statistics.median(opened):.2f} s, "
+        f"opened, and one round back by a click: median {statistics.median(opened):.2f} s, "
         f"worst {max(opened):.2f} s of {given.repeat}"
     )
     print(f"a step of the cascade: median {statistics.median(steps):.0f} ms")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ class Opened:
               const { state } = gradpeel.cascade, { neurons, samples } = gradpeel.page.cascade;
               return {
                 round: state.round,
-                live: samples.filter((_, column) => state.live[column]),
+                left: samples.filter((_, column) => state.left[column]),
                 degrees: Object.fromEntries(neurons.map((n, row) => [n, state.degrees[row]])),
                 singletons: state.singletons.map((row) => neurons[row]),
               };
@@ -55,6 +56,11 @@ class Opened:
         for name, value in choices.items():
             self.page.select_option(f"#{name.replace('_', '-')}", value)
         return self.shown()
+
+    def pages_on_paper(self) -> int:
+        """Pages of the PDF that the browser prints."""
+        printed = self.page.pdf(prefer_css_page_size=True, print_background=True)
+        return len(re.findall(rb"/Type\s*/Page\b", printed))
 
     def open_details(self) -> None:
         """Show everything that can be unfolded."""

@@ -98,7 +98,7 @@ def _run(
     )
     found = audit(model, batch.x, batch.y, seed=seed, data_range=dataset.data_range)
     numbers = json.dumps({"data": case.data, **found.as_dict()}, indent=2, allow_nan=False)
-    page = report(found, dataset, samples=samples)
+    page = report(found, dataset, samples=samples, command=f"gradpeel demo --seed {seed}")
     files = save_figures(found, dataset, out, samples=samples)
     files += write_files(out, {**page.files(), "result.json": f"{numbers}\n".encode()})
     say(f"{case.data}: {_result(found)}")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 import stat
 import sys
+import webbrowser
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +185,43 @@ def test_a_person_gets_a_summary() -> None:
 
 
 @pytest.mark.slow
+def test_the_report_names_the_command_and_the_files(folder: Path) -> None:
+    given = (*SMALL, "--seed", "3", "--unknown-tail", "--features", "standard")
+    assert run(*given, "--quiet", "--out", "runs/first", "--no-samples").exit_code == 0
+    page = json.loads(Path("runs/first/report.json").read_text(encoding="utf-8"))
+    words = shlex.split(page["command"])
+    assert words[:2] == ["gradpeel", "audit"]
+    # In the order of the help; where files lie is nobody else's business.
+    assert sorted(words[2:]) == sorted(map(str, given))
+    model = Path("runs/first/model.safetensors").read_bytes()
+    assert page["hashes"][0] == {"name": "Model", "text": hashlib.sha256(model).hexdigest()}
+
+
+@pytest.mark.parametrize("out", [(), ("--out", "here")], ids=["nowhere", "here"])
+def test_open_shows_the_report(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, out: tuple[str, ...]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", asked.append)
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    assert run(*SMALL, "--quiet", "--open", *out).exit_code == 0
+    (address,) = asked
+    if out:
+        assert address == Path("here/report.html").absolute().as_uri()
+    shown = Path(address.removeprefix("file://")).read_text(encoding="utf-8")
+    assert "gradpeel audit --data breast_cancer" in shown
+
+
+def test_compare_audits_one_change_each(folder: Path) -> None:
+    assert run(*SMALL, "--compare", "--quiet", "--out", "here").exit_code == 0
+    page = json.loads(Path("here/report.json").read_text(encoding="utf-8"))
+    changed = {one["name"]: one["batch_size"] for one in page["variations"]}
+    assert changed == {"float32": 8, "noise of 0.001": 8, "batch of 16": 16}
+    # The same as an audit that is asked for by itself.
+    alone = numbers_of(*SMALL, "--dtype", "float32")
+    assert page["variations"][0]["read"] == alone["readable"]
+
+
 def test_out_holds_what_it_takes_to_look_again(folder: Path) -> None:
     finished = run(*SMALL, "--json", "--out", "runs/first")
     out = Path("runs/first")

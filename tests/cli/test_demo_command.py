@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,15 @@ def test_the_demo_says_what_it_does_and_where_its_reports_are(
     assert foreign.exit_code == 2
     line = "error: gradpeel-demo: holds files: expected a new or an empty directory\n"
     assert foreign.stderr == line
+
+
+def test_open_shows_the_photograph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", asked.append)
+    monkeypatch.setattr(demo, "run_demo", lambda out, **_: (out / "photos").mkdir())
+    out = tmp_path / "demo"
+    assert CliRunner().invoke(main, ["demo", "--open", "--out", str(out)]).exit_code == 0
+    assert asked == [(out / "photos" / "report.html").as_uri()]
 
 
 def test_a_demo_that_is_interrupted_leaves_nothing(

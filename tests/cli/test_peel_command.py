@@ -74,7 +74,7 @@ def test_an_update_that_does_not_say_its_batch_size(truth: dict[str, Any]) -> No
     numbers = json.loads(run("--json").stdout)
     assert (numbers["batch_size_stated"], numbers["batch_size_by_weight"]) == (None, 24)
     assert numbers["recovered"] == truth["recovered"]
-    assert "24 by the weight of one sample" in run().stdout
+    assert "24, estimated from the weight of one sample" in run().stdout
 
 
 def test_a_wrong_batch_size_is_told(truth: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ def test_a_plan_runs_and_is_gone_on_with(plan: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = _sweep(plan, "--out", out, "--workers", "1", "--parquet")
     assert first.exit_code == 0, first.output
-    assert "2 cells measured, 0 false certificates" in first.stdout
+    assert "2 audits measured, 0 false certificates" in first.stdout
     assert "Passive" in first.stdout
     assert "2/2 digits Passive B=8 N=60 seed" in first.stderr
     assert f"wrote {out / 'results.parquet'}" in first.stderr

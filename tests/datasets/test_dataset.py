@@ -264,3 +264,15 @@ def test_unknown_scaling_is_refused() -> None:
     message = "^features='zscore': expected one of minmax, standard, raw$"
     with pytest.raises(InputError, match=message):
         rescale(make(), "zscore")
+
+
+@pytest.mark.parametrize("features", ["minmax", "standard"])
+def test_scaled_features_go_back_to_their_units(features: str) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 3)) * [1e-3, 1.0, 1e4] + [5.0, 0.0, -7.0]
+    x[:, 1] = 2.5  # says nothing about its own scale, and must come back nevertheless
+    y = np.arange(20) % 2
+    measured = Dataset("mine", x, y, x, y, classes=2)
+    assert measured.units is rescale(measured, "raw").units is None
+    scaled = rescale(measured, features)
+    assert scaled.units is not None
+    np.testing.assert_allclose(scaled.units.original(scaled.x_train), x, rtol=1e-12)

@@ -46,7 +46,7 @@ def test_the_teaser_shows_evenly_spaced_samples_above_what_was_recovered(
         assert above.get_title() == str(int(found.y[sample]))
         place = int(places[sample])
         if place < 0:
-            assert below.get_xlabel() == "not rebuilt"
+            assert below.get_xlabel() == "not recovered"
             assert not below.get_images()
         else:
             assert below.get_xlabel() == f"round {int(found.recovery.rounds[place])}"
@@ -55,7 +55,7 @@ def test_the_teaser_shows_evenly_spaced_samples_above_what_was_recovered(
     assert drawn.numbers["recovered"] == found.score.recovered
     assert drawn.numbers["max_abs_error"] == found.score.max_abs_error
     assert sum(drawn.numbers["removed_by_round"]) == len(found.recovery)  # type: ignore[call-overload]
-    assert f"off by more than {found.score.max_abs_error:.1e}" in drawn.caption
+    assert f"largest error of any entry {found.score.max_abs_error:.1e}" in drawn.caption
     title = drawn.figure.texts[0].get_text()
     assert title.startswith(f"{found.score.recovered} of {batch_size} samples")
 

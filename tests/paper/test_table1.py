@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from gradpeel.designs import PAPER_METHODS
 from gradpeel.errors import InputError
 from gradpeel.paper import published_rates
 from gradpeel.paper.table1 import BATCH_SIZES, Table1, Verdict, table1_plan
-from gradpeel.paper.table1_files import to_csv, to_html, to_markdown, write_table1
+from gradpeel.paper.table1_files import to_csv, to_markdown, write_table1
+from gradpeel.paper.table1_page import to_html
 from gradpeel.paper.table1_terminal import table1_text
 from gradpeel.sweeps import Finished, Results
 from sweep_rows import failed, measured
@@ -178,10 +180,22 @@ def test_every_form_shows_rates_marks_and_footnotes(tmp_path: Path) -> None:
     # Notes come from data: a page shows them as text.
     assert NOTE not in page
     assert "&lt;b&gt;letters&lt;/b&gt;" in page
-    assert "http" not in page
+    assert "http:" not in page
+    assert "https:" not in page
     paths = write_table1(made, tmp_path)
     assert [path.name for path in paths] == ["table1.csv", "table1.md", "table1.html"]
     assert paths[2].read_text(encoding="utf-8") == page
+
+
+def test_the_interval_is_printed_by_its_ends() -> None:
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(table1_text(table({("Passive", 64): [2, 60]})))
+    text = console.export_text()
+    # Two seeds that differ: the interval is all there is, and not 0.484 +- 5.757.
+    assert "0.484" in text
+    assert re.search(r"from\s+0\.000", text)
+    assert re.search(r"to\s+1\.000", text)
+    assert "+-" not in text
 
 
 def test_the_whole_table_fits_eighty_columns() -> None:

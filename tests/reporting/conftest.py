@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import StringIO
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,7 +16,13 @@ from gradpeel.networks import mlp
 
 
 def audited(
-    data: Dataset, batch_size: int, neurons: int, *, copies: int = 0, **settings: Any
+    data: Dataset,
+    batch_size: int,
+    neurons: int,
+    *,
+    copies: int = 0,
+    init: Literal["paper", "torch"] = "paper",
+    **settings: Any,
 ) -> Audit:
     """Audit the first samples of a set, the first few of them once more."""
     batch = draw_batch(data, batch_size)
@@ -26,6 +32,7 @@ def audited(
         data.classes,
         (neurons,),
         rng=np.random.default_rng(0),
+        init=init,
         sample_shape=data.sample_shape,
     )
     settings = {"effort": 0.0, **settings}
@@ -63,6 +70,14 @@ def part(digits: Dataset) -> Audit:
 def nothing(digits: Dataset) -> Audit:
     found = audited(digits, 8, 3)
     assert found.score.recovered == 0
+    return found
+
+
+@pytest.fixture(scope="session")
+def by_rows(digits: Dataset) -> Audit:
+    """More than half recovered by the row cascade."""
+    found = audited(digits, 48, 300, init="torch", effort=1.0)
+    assert found.recovery.found_by_rows > 24
     return found
 
 

@@ -16,6 +16,9 @@ from gradpeel.reporting import summary
 from gradpeel.scoring import Outcome
 
 Printed = Callable[[RenderableType], str]
+WHOLE = (
+    "All 8 samples were recovered from one gradient, with their labels, to within one grey level."
+)
 
 
 def flat(text: str) -> str:
@@ -30,33 +33,34 @@ def changed(found: Audit, **of_score: Any) -> Audit:
 
 def test_everything_recovered(whole: Audit, printed: Printed) -> None:
     text = flat(printed(summary(whole, data="digits")))
-    assert text.startswith("All 8 samples were rebuilt exactly, with labels, from one gradient.")
+    assert text.startswith(WHOLE)
     assert whole.design.adversary in text
     assert "passive: nothing is tampered with" in text
-    assert "batch of 8, 200 neurons on 64 inputs, cross-entropy, float64;" in text
-    assert "Batch size 8, proven: the samples found make up the whole update" in text
-    assert "this attack, with proof 8 of 8 100 %" in text
-    assert "this attack, with or without proof 8 of 8 100 %" in text
-    assert "Evidence bias equation for all, next layer for all" in text
+    assert "batch of 8, 200 neurons with 64 inputs each, cross-entropy, float64;" in text
+    assert "Batch size 8, proven: the recovered samples account for the whole update" in text
+    assert "with peeling 8 of 8 100 %" in text
+    assert "without proof" not in text
+    assert "row cascade" not in text
+    assert "Evidence bias equation (all samples), next layer (all samples)" in text
     assert "Labels 8 of 8 right" in text
     assert "False certificates none" in text
-    for absent in ("Inexact", "Repeats", "Copies", "Tail", "Warning"):
+    for absent in ("Inexact", "Repeated", "Copies", "Later layers", "Warning"):
         assert absent not in text
-    assert "complete, and proven" in text
-    assert "Not rebuilt" not in text
-    assert "no number here carries over" in text
+    assert "complete and proven" in text
+    assert "Not recovered" not in text
+    assert "none of these numbers carries over" in text
 
 
 def test_part_recovered(part: Audit, printed: Printed) -> None:
     text = flat(printed(summary(part, data="digits")))
     score = part.score
     assert text.startswith(
-        f"{score.recovered} of 40 samples were rebuilt exactly, with labels, from one gradient."
+        f"{score.recovered} of 40 samples were recovered from one gradient, with their labels, to "
     )
-    assert f"a single look, no peeling {round(score.baseline_rate * 40)} of 40" in text
+    assert f"read directly, without peeling {round(score.baseline_rate * 40)} of 40" in text
     assert f"peeling bound {round(score.peeling_bound * 40)} of 40" in text
     assert f"{score.outcomes.count(Outcome.UNREACHED)} not reached" in text
-    assert "not complete: the samples' own gradient explains" in text
+    assert "not complete: the gradient of the recovered samples explains" in text
     assert "Not recovered is not safe." in text
     for number in range(1, part.recovery.cascade_length + 1):
         assert f"round {number} " in text
@@ -65,11 +69,11 @@ def test_part_recovered(part: Audit, printed: Printed) -> None:
 
 def test_nothing_recovered(nothing: Audit, printed: Printed) -> None:
     text = flat(printed(summary(nothing, data="digits")))
-    assert text.startswith("No sample of 8 was rebuilt from this gradient.")
-    assert "nothing of it is explained" in text
+    assert text.startswith("This attack did not recover any of the 8 samples from this gradient.")
+    assert "none of it is explained" in text
     assert "Not recovered is not safe." in text
-    assert "fell in which round" not in text
-    assert "Worst error" not in text
+    assert "recovered per round" not in text
+    assert "Largest error" not in text
 
 
 def test_records(records: Audit, printed: Printed) -> None:
@@ -88,7 +92,9 @@ def test_active_design(digits: Dataset, part: Audit, printed: Printed) -> None:
 def test_batch_of_one(digits: Dataset, part: Audit, printed: Printed) -> None:
     batch = draw_batch(digits, 1)
     text = flat(printed(summary(audit(part.model, batch.x, batch.y), data="digits")))
-    assert text.startswith("The only sample was rebuilt exactly, with labels, from one gradient.")
+    assert text.startswith(
+        "The only sample was recovered from one gradient, with its label, to within"
+    )
 
 
 def test_more_than_the_grid_promises(whole: Audit, printed: Printed) -> None:
@@ -115,11 +121,12 @@ def test_reachable_samples_are_named_with_a_reason(whole: Audit, printed: Printe
     text = flat(printed(summary(found, data="digits")))
     assert text.startswith("4 of 8 samples")
     assert (
-        "1 rough no. 7: certified, but off by more than 0.01 of the distance between samples"
+        "1 inaccurate sample 7: certified, but the error exceeds 0.01 of the distance between"
         in text
     )
-    assert "2 faint no. 2 and 5: reachable, but too little for float64: at most 3.0e-17 of" in text
-    assert "1 missed no. 6: reachable, but the decoder stopped short" in text
+    faint = "2 too faint samples 2 and 5: within reach of peeling, but too faint for float64: each"
+    assert f"{faint} contributes at most 3.0e-17 of" in text
+    assert "1 missed sample 6: within reach of peeling, but the decoder stopped before" in text
 
 
 def test_what_is_read_without_proof_is_the_headline(whole: Audit, printed: Printed) -> None:
@@ -127,14 +134,14 @@ def test_what_is_read_without_proof_is_the_headline(whole: Audit, printed: Print
     readable = torch.tensor([True] * 7 + [False])
     found = changed(whole, outcomes=tuple(outcomes), readable=readable)
     text = flat(printed(summary(found, data="digits")))
-    assert text.startswith("7 of 8 samples can be read out of one gradient, 5 of them with proof.")
-    assert "this attack, with proof 5 of 8" in text
-    assert "this attack, with or without proof 7 of 8" in text
-    assert "2 not proven no. 5 and 6: read, but not proven" in text
-    assert "1 inexact no. 7:" in text
+    assert text.startswith("7 of 8 samples can be read from one gradient, 5 of them with proof.")
+    assert "with peeling 5 of 8" in text
+    assert "including samples read without proof 7 of 8" in text
+    assert "2 not proven samples 5 and 6: read correctly, but not certified" in text
+    assert "1 too inexact sample 7:" in text
     nobody = changed(found, outcomes=(Outcome.INEXACT,) * 8)
     text = flat(printed(summary(nobody, data="digits")))
-    assert text.startswith("7 of 8 samples can be read out of one gradient, without proof.")
+    assert text.startswith("7 of 8 samples can be read from one gradient, without proof.")
 
 
 def test_faults_are_told(whole: Audit, printed: Printed) -> None:
@@ -145,64 +152,70 @@ def test_faults_are_told(whole: Audit, printed: Printed) -> None:
     outcomes[int(whole.score.matches[1])] = Outcome.MISSED
     found = changed(whole, matches=matches, outcomes=tuple(outcomes))
     text = flat(printed(summary(found, data="digits")))
-    assert "False certificates 1: a fault of gradpeel, please report it" in text
-    assert "Repeats 1: a fault of gradpeel" in text
+    assert "False certificates 1: a fault in gradpeel, please report it" in text
+    assert "Repeated certificates 1: a fault in gradpeel" in text
 
 
 def test_wrong_labels_are_not_called_right(whole: Audit, printed: Printed) -> None:
     right = whole.score.labels_right.clone()
     right[0] = False
     text = flat(printed(summary(changed(whole, labels_right=right), data="digits")))
-    assert text.startswith("All 8 samples were rebuilt exactly from one gradient.")
+    assert text.startswith(
+        "All 8 samples were recovered from one gradient, to within one grey level."
+    )
     assert "Labels 7 of 8 right" in text
 
 
 def test_every_outcome_has_its_words(whole: Audit, printed: Printed) -> None:
     for outcome in Outcome:
         text = printed(summary(changed(whole, outcomes=(outcome,) * 8), data="digits"))
-        assert ("Not rebuilt" in text) == (outcome is not Outcome.RECOVERED)
+        assert ("Not recovered" in text) == (outcome is not Outcome.RECOVERED)
 
 
 def test_unknown_labels_are_told(unlabelled: Audit, printed: Printed) -> None:
     text = flat(printed(summary(unlabelled, data="digits")))
-    assert text.startswith("All 8 samples were rebuilt exactly from one gradient.")
-    assert "Labels not known for 8 samples" in text
-    assert "Tail not used: kept from the decoder" in text
-    assert "Batch size at least 8: it is not stated, and the update does not reveal it" in text
+    assert text.startswith(
+        "All 8 samples were recovered from one gradient, to within one grey level."
+    )
+    assert "Labels unknown for 8 samples" in text
+    assert "Later layers not used: kept from the decoder" in text
+    assert "Batch size at least 8; it is not stated, and the update does not reveal it" in text
     some = changed(unlabelled, unlabelled=5, labels_judged=torch.arange(8) < 3)
-    assert "Labels 0 of 3 right, not known for 5 samples" in flat(printed(summary(some, data="d")))
+    assert "Labels 0 of 3 right, unknown for 5 samples" in flat(printed(summary(some, data="d")))
 
 
 def test_labels_are_not_spoken_of_where_there_are_none(whole: Audit, printed: Printed) -> None:
     judged = torch.zeros(8, dtype=torch.bool)
     found = changed(whole, labels_judged=judged, labels_right=judged)
     text = flat(printed(summary(found, data="digits")))
-    assert text.startswith("All 8 samples were rebuilt exactly from one gradient.")
+    assert text.startswith(
+        "All 8 samples were recovered from one gradient, to within one grey level."
+    )
     assert "Labels" not in text
 
 
 def test_copies_are_told(doubled: Audit, printed: Printed) -> None:
     text = flat(printed(summary(doubled, data="digits")))
-    assert text.startswith("All 11 samples were rebuilt exactly, with labels, from one gradient.")
-    assert "Copies 3 samples stand in the batch more than once" in text
+    assert text.startswith(WHOLE.replace("8", "11"))
+    assert "Copies 3 samples occur in the batch more than once" in text
     assert "miscounted" not in text
     wrong = changed(doubled, multiplicities_wrong=torch.arange(8) < 2)
     text = flat(printed(summary(wrong, data="digits")))
-    assert "Copies miscounted 2: a fault of gradpeel" in text
+    assert "Copies miscounted 2: a fault in gradpeel" in text
 
 
 def test_warnings_come_first(whole: Audit, printed: Printed) -> None:
     warned = dataclasses.replace(whole.recovery, warnings=("this does not fit", "nor does that"))
     text = flat(printed(summary(dataclasses.replace(whole, recovery=warned), data="digits")))
     verdict, rest = text.split("Warning: this does not fit Warning: nor does that")
-    assert verdict.endswith("from one gradient. ")
-    assert rest.startswith(" Who can do this")
+    assert verdict == f"{WHOLE} "
+    assert rest.startswith(" Attacker")
 
 
 def test_noise_is_told_and_near_is_not_exact(whole: Audit, printed: Printed) -> None:
-    blurred = changed(whole, distances=torch.full((8,), 2e-3))
+    blurred = changed(whole, errors=torch.full((8,), 2e-2))
     text = flat(printed(summary(dataclasses.replace(blurred, noise=1e-4), data="digits")))
-    assert text.startswith("All 8 samples were rebuilt, with labels, from one gradient.")
+    assert text.startswith(WHOLE.replace("to within one grey level", "approximately"))
     assert "float64 with noise of 0.0001;" in text
 
 
@@ -218,7 +231,10 @@ def test_whole_batch_without_proof(whole: Audit, printed: Printed) -> None:
     unproven = dataclasses.replace(whole.recovery, complete=False, explained=1 - 2.4e-8)
     found = dataclasses.replace(whole, recovery=unproven)
     text = flat(printed(summary(found, data="digits")))
-    assert "not proven complete: the samples' own gradient explains all but 2.4e-08 of it" in text
+    assert (
+        "not proven complete: the gradient of the recovered samples explains all but 2.4e-08 of it"
+        in text
+    )
 
 
 @pytest.mark.parametrize("name", ["[red]x[/red]", "[/]", "a\x1b[31mb", "x\ny", "[link=http://x]y"])

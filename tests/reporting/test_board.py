@@ -45,7 +45,7 @@ def test_titles_count_and_dots_mark_the_neurons_that_isolate(part: Audit) -> Non
     fallen = [round_ for round_ in part.recovery.trace if round_.certified]
     for axes, round_ in zip(figure.axes[1:], fallen, strict=True):
         some = "1 sample" if round_.certified == 1 else f"{round_.certified} samples"
-        assert axes.get_title() == f"round {round_.number}: {some} removed"
+        assert axes.get_title() == f"round {round_.number}: {some} recovered"
         dots = np.asarray(axes.lines[0].get_xydata()).astype(int)
         marked = {(int(columns[x]), int(rows[y])) for x, y in dots}
         expected = {

@@ -53,14 +53,14 @@ def test_missing_samples_are_hatched(part: Audit, digits: Dataset) -> None:
     said = [axes.get_xlabel() for axes in figure.axes[1::2]]
     places = found_at(part)[np.linspace(0, 39, 32).round().astype(int)]
     assert [bool(hatch) for hatch in hatched] == (places < 0).tolist()
-    assert [text == "not rebuilt" for text in said] == (places < 0).tolist()
+    assert [text == "not recovered" for text in said] == (places < 0).tolist()
     assert all(axes.get_images() for axes in figure.axes[::2])
 
 
 def test_wrong_labels_are_told(whole: Audit, digits: Dataset) -> None:
     wrong = dataclasses.replace(whole.score, labels_right=~whole.score.labels_right)
     figure = originals_and_recovered(dataclasses.replace(whole, score=wrong), digits)
-    assert all(axes.get_xlabel().startswith("taken for ") for axes in figure.axes[1::2])
+    assert all(axes.get_xlabel().startswith("mistaken for ") for axes in figure.axes[1::2])
 
 
 def test_copies_are_shown_as_recovered(doubled: Audit, digits: Dataset) -> None:
@@ -99,7 +99,7 @@ def test_records_come_as_strips_with_their_values(records: Audit, patients: Data
         texts = [text.get_text() for text in below.texts]
         assert texts[:30] == [f"{value:.2f}" for value in recovered]
         error = np.abs(recovered - x[sample]).max()
-        assert f"off by {error:.1e}" in texts
+        assert f"error {error:.1e}" in texts
     ticks = [text.get_text() for text in figure.axes[-1].get_xticklabels()]
     assert ticks == list(patients.feature_names or ())
 

@@ -7,8 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradpeel import Audit
+from gradpeel import Audit, audit
+from gradpeel.datasets import Dataset, draw_batch
+from gradpeel.networks import mlp
 from gradpeel.reporting.matching import evenly, found_at, rounds_of
+from gradpeel.scoring import Outcome
 
 
 def test_every_sample_is_where_it_was_found(part: Audit) -> None:
@@ -23,9 +26,27 @@ def test_every_sample_is_where_it_was_found(part: Audit) -> None:
 
 
 def test_of_repeats_the_first_counts_and_false_ones_do_not(whole: Audit) -> None:
-    score = dataclasses.replace(whole.score, matches=torch.tensor([3, -1, 3, 0, -1, -1, -1, -1]))
+    recovered = [Outcome.RECOVERED if sample in {0, 3} else Outcome.MISSED for sample in range(8)]
+    score = dataclasses.replace(
+        whole.score,
+        matches=torch.tensor([3, -1, 3, 0, -1, -1, -1, -1]),
+        outcomes=tuple(recovered),
+    )
     places = found_at(dataclasses.replace(whole, score=score))
     np.testing.assert_array_equal(places, [3, -1, -1, 0, -1, -1, -1, -1])
+
+
+def test_near_copies_are_where_the_one_they_cannot_be_told_from_is(digits: Dataset) -> None:
+    batch = draw_batch(digits, 4)
+    twin = batch.x[:1] + 1e-7
+    model = mlp(64, 10, (200,), rng=np.random.default_rng(0), sample_shape=(8, 8))
+    found = audit(model, torch.cat([batch.x, twin]), torch.cat([batch.y, batch.y[:1]]))
+    alone = dataclasses.replace(
+        found.score, matches=found.score.matches.where(found.score.matches < 4, -1)
+    )
+    places = found_at(dataclasses.replace(found, score=alone))
+    assert found.score.recovered == 5
+    assert places[4] == places[0] >= 0
 
 
 def test_copies_are_where_the_one_certificate_is(doubled: Audit) -> None:

@@ -27,13 +27,13 @@ def test_every_batch_size_has_its_line_in_eighty_columns() -> None:
     assert "…" not in shown
     for size in sizes:
         assert any(line.split()[-5:-4] == [str(size)] for line in shown.splitlines())
-    assert "24 cells measured, 0 false certificates" in shown
+    assert "24 audits measured, 0 false certificates" in shown
 
 
-def test_the_interval_is_not_cut_at_one() -> None:
+def test_the_interval_stays_between_nothing_and_all() -> None:
     rows = [measured(CELL, seed, recovered=found) for seed, found in enumerate([100, 100, 90])]
-    # mean 0.967, deviation 0.0577, t = 4.303: 0.143
-    assert "0.967   0.143" in _shown(Results(rows, [], {}, []))
+    # mean 0.967, deviation 0.0577, t = 4.303: 0.143 to either side
+    assert "0.823-1.000" in _shown(Results(rows, [], {}, []))
 
 
 def test_names_and_errors_are_shown_as_text() -> None:
@@ -41,6 +41,6 @@ def test_names_and_errors_are_shown_as_text() -> None:
     shown = _shown(Results([measured(odd)], [failed(odd, 3)], {"mnist": "other"}, []))
     assert "\x1b" not in shown
     assert "[/red]" in shown
-    assert "1 cell failed:" in shown
+    assert "1 audit failed:" in shown
     assert "ValueError: too bad" in shown
     assert "mnist: other" in shown

@@ -21,13 +21,13 @@ def flat(text: str) -> str:
 
 def test_whole_update(whole: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(whole.recovery, classes=10)))
-    assert text.startswith("All 8 samples behind this update were read out of it")
-    assert "complete, and proven" in text
-    assert f"Why it stopped {whole.recovery.stopped}" in text
-    assert "Evidence bias equation for all, next layer for all, data range for all" in text
-    assert "Batch size 8, proven: the samples found make up the whole update" in text
+    assert text.startswith("All 8 samples behind this update were recovered")
+    assert "complete and proven" in text
+    assert f"Reason for stopping {whole.recovery.stopped}" in text
+    assert "Evidence bias equation (all samples), next layer (all samples), data range (all" in text
+    assert "Batch size 8, proven: the recovered samples account for the whole update" in text
     assert f"Estimated error at most {float(whole.recovery.errors.max()):.1e}" in text
-    assert f"Worst residual {float(whole.recovery.residuals.max()):.1e}" in text
+    assert f"Largest residual {float(whole.recovery.residuals.max()):.1e}" in text
     assert "Samples are personal data" in text
     assert "Not recovered" not in text
 
@@ -35,7 +35,7 @@ def test_whole_update(whole: Audit, printed: Printed) -> None:
 def test_part_of_an_update(part: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(part.recovery, classes=10)))
     found = len(part.recovery)
-    assert text.startswith(f"{found} of the 40 samples behind this update were read out of it")
+    assert text.startswith(f"{found} of the 40 samples behind this update were recovered")
     assert "Not recovered is not safe" in text
     counted = {int(a): int(b) for a, b in re.findall(r"label (\d+) \S+ (\d+)", text)}
     labels = part.recovery.labels.tolist()
@@ -50,8 +50,8 @@ def test_nothing_found(nothing: Audit, printed: Printed) -> None:
 
 def test_copies_are_counted(doubled: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(doubled.recovery, classes=10)))
-    assert text.startswith("All 11 samples behind this update were read out of it")
-    assert "Copies 3 samples stand in the batch more than once" in text
+    assert text.startswith("All 11 samples behind this update were recovered")
+    assert "Copies 3 samples occur in the batch more than once" in text
     counted = {int(a): int(b) for a, b in re.findall(r"label (\d+) \S+ (\d+)", text)}
     labels = doubled.y.tolist()
     assert counted == {label: labels.count(label) for label in sorted(set(labels))}
@@ -59,11 +59,9 @@ def test_copies_are_counted(doubled: Audit, printed: Printed) -> None:
 
 def test_unknown_labels(unlabelled: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(unlabelled.recovery, classes=10)))
-    assert text.startswith(
-        "8 samples behind this update were read out of it, each with a certificate"
-    )
+    assert text.startswith("8 samples behind this update were recovered, each with a certificate")
     assert "Their labels" not in text
-    assert "Copies of 8 samples it is not known how many there are" in text
+    assert "Copies the number of copies is unknown for 8 samples" in text
 
 
 def test_some_unknown_labels(whole: Audit, printed: Printed) -> None:
@@ -73,7 +71,7 @@ def test_some_unknown_labels(whole: Audit, printed: Printed) -> None:
         label_counts=({}, {}, *whole.recovery.label_counts[2:]),
     )
     text = flat(printed(peel_summary(some, classes=10)))
-    assert "each with its label (not known for 2) and a certificate" in text
+    assert "each with its label (unknown for 2) and a certificate" in text
     assert "Their labels" in text
 
 
@@ -85,11 +83,11 @@ def test_unknown_batch_size(whole: Audit, nothing: Audit, printed: Printed) -> N
         for found, least in ((whole, 8), (nothing, 0))
     ]
     text = flat(printed(peel_summary(unknown[0], classes=10)))
-    assert text.startswith("8 samples behind this update were read out of it")
-    assert "Batch size at least 8: it is not stated" in text
+    assert text.startswith("8 samples behind this update were recovered")
+    assert "Batch size at least 8; it is not stated" in text
     assert "Not recovered is not safe" in text
     text = flat(printed(peel_summary(unknown[1], classes=10)))
-    assert "Batch size not known: it is not stated" in text
+    assert "Batch size unknown; it is not stated" in text
     assert text.startswith("No sample in this update could be certified.")
 
 
@@ -98,7 +96,7 @@ def test_a_wrong_batch_size_is_told_first(whole: Audit, printed: Printed) -> Non
     recovery = peel(whole.model, wrong, sample_shape=(8, 8))
     assert len(recovery.warnings) == 1
     text = flat(printed(peel_summary(recovery, classes=10)))
-    first, second = text.index("Warning: "), text.index("Batch size 9, as stated; the weight")
+    first, second = text.index("Warning: "), text.index("Batch size 9 as stated, but the weight")
     assert text.index("No ground truth was used.") < first < second
     assert recovery.warnings[0] in text
     assert "the weight of one sample suggests 8" in text
@@ -115,7 +113,7 @@ def test_evidence_is_weighed_in_digits(whole: Audit, printed: Printed) -> None:
     scores = torch.linspace(12.4, 80, 8)
     weighed = dataclasses.replace(whole.recovery, scores=scores)
     text = flat(printed(peel_summary(weighed, classes=10)))
-    assert "Weight of evidence at least 12 decimal digits, all equations together" in text
+    assert "Weight of evidence at least 12 decimal digits over all equations" in text
     # A score is no probability.
     assert not re.search(r"(?i)chance|luck|probab|odds", text)
 
@@ -124,7 +122,7 @@ def test_update_explained_although_samples_are_missing(part: Audit, printed: Pri
     faint = dataclasses.replace(part.recovery, faint=True, explained=1 - 1e-12)
     text = flat(printed(peel_summary(faint, classes=10)))
     assert "explains all but 1.0e-12 of it" in text
-    assert "what is missing is too faint" in text
+    assert "the missing samples are too faint" in text
 
 
 def test_many_classes(whole: Audit, printed: Printed) -> None:

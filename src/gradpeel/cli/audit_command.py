@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from gradpeel.cli.command_line import command_line
 from gradpeel.cli.decoder_options import DEVICE_HELP, EFFORT_HELP
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
+from gradpeel.cli.variations import variations
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 
 if TYPE_CHECKING:
     from gradpeel.audit import Audit
     from gradpeel.datasets import Dataset
     from gradpeel.designs import Design
+    from gradpeel.reporting.page import Report
 
 __all__ = ["audit_command"]
 
@@ -48,6 +52,7 @@ class FeaturesName(StrEnum):
 
 def audit_command(
     *,
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Option(
@@ -232,6 +237,23 @@ def audit_command(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Also audit another precision, more noise and twice the batch, and show the "
+            "shares side by side in the report. Takes about five times as long.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    show: Annotated[
+        bool,
+        typer.Option(
+            "--open",
+            help="Show the report in the web browser; without --out from a temporary directory.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
 ) -> None:
     """Simulate a training round on data you own and report what its gradient gives away.
 
@@ -271,7 +293,7 @@ def audit_command(
             features.value,
             data_dir=data_dir,
             image_size=image_size,
-            limit=batch_size if is_prefix else None,
+            limit=batch_size * (1 + compare) if is_prefix else None,
         )
         with watch(batch_size, quiet=quiet) as watcher:
             batch = draw_batch(
@@ -285,22 +307,37 @@ def audit_command(
                 init=options.network_init.value,
                 sample_shape=dataset.sample_shape,
             )
-            result = audit(
+            attack = partial(
+                audit,
                 model,
-                batch.x,
-                minimised.targets(batch.y, dataset.classes),
-                design=options.build(batch.auxiliary),
                 seed=seed,
-                dtype=getattr(torch, dtype),
                 reduction=reduction.value,
                 loss=minimised.build(),
-                noise=noise,
                 state_batch_size=not unknown_batch_size,
                 know_tail=not unknown_tail,
                 effort=effort,
                 device=device,
+            )
+            result = attack(
+                batch.x,
+                minimised.targets(batch.y, dataset.classes),
+                design=options.build(batch.auxiliary),
+                dtype=getattr(torch, dtype),
+                noise=noise,
                 on_round=watcher.on_round,
                 on_rows=watcher.on_rows,
+            )
+        compared = {}
+        for other in variations(dtype, noise, batch_size, most=len(dataset.x_train)) * compare:
+            more = draw_batch(
+                dataset, other.batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
+            )
+            compared[other.name] = attack(
+                more.x,
+                minimised.targets(more.y, dataset.classes),
+                design=options.build(more.auxiliary),
+                dtype=getattr(torch, other.dtype),
+                noise=other.noise,
             )
         numbers = {
             "data": dataset.name,
@@ -312,8 +349,19 @@ def audit_command(
             "effort": effort,
             **_settings(result.design),
         }
-        if folder is not None:
-            _write(folder, result, dataset, numbers, samples=samples)
+        page = None
+        if folder is not None or show:
+            from gradpeel.reporting.page import report  # noqa: PLC0415
+
+            page = report(
+                result,
+                dataset,
+                samples=samples,
+                command=command_line(context),
+                compared=compared,
+            )
+        if folder is not None and page is not None:
+            _write(folder, result, dataset, numbers, page, samples=samples)
 
     if as_json:
         typer.echo(to_json(numbers))
@@ -324,6 +372,8 @@ def audit_command(
     if out is not None and not quiet:
         for path in sorted(out.iterdir()):
             typer.echo(f"wrote {path}", err=True)
+    if page is not None and show:
+        page.open(None if out is None else out / "report.html")
 
 
 def _settings(design: Design) -> dict[str, object]:
@@ -336,7 +386,13 @@ def _settings(design: Design) -> dict[str, object]:
 
 
 def _write(
-    folder: Path, result: Audit, dataset: Dataset, numbers: dict[str, object], *, samples: bool
+    folder: Path,
+    result: Audit,
+    dataset: Dataset,
+    numbers: dict[str, object],
+    page: Report,
+    *,
+    samples: bool,
 ) -> None:
     """Write all that belongs to an audit.
 
@@ -346,7 +402,6 @@ def _write(
 
     from gradpeel.files import write_files  # noqa: PLC0415
     from gradpeel.reporting import save_figures  # noqa: PLC0415
-    from gradpeel.reporting.page import report  # noqa: PLC0415
     from gradpeel.update import save_update  # noqa: PLC0415
 
     (folder / "result.json").write_text(to_json(numbers, indent=2) + "\n", encoding="utf-8")
@@ -354,4 +409,4 @@ def _write(
     state = {name: value.contiguous() for name, value in result.model.state_dict().items()}
     (folder / "model.safetensors").write_bytes(save(state))
     save_figures(result, dataset, folder, samples=samples)
-    write_files(folder, report(result, dataset, samples=samples).files())
+    write_files(folder, page.files())

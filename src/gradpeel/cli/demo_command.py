@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -31,6 +32,9 @@ def demo_command(
     samples: Annotated[
         bool, typer.Option("--samples/--no-samples", help="Show samples in reports and figures.")
     ] = True,
+    show: Annotated[
+        bool, typer.Option("--open", help="Show the report of the photograph in the web browser.")
+    ] = False,
 ) -> None:
     """Rebuild scans, patient records and a photograph, each from one gradient.
 
@@ -50,6 +54,8 @@ def demo_command(
             place.rename(chosen)
     for page in sorted(chosen.rglob("report.html")):
         typer.echo(f"see {page}")
+    if show:
+        webbrowser.open((chosen / "photos" / "report.html").absolute().as_uri())
 
 
 @contextmanager

@@ -24,13 +24,43 @@ from torch import Tensor
 
 from gradpeel.errors import InputError
 
-__all__ = ["FEATURES", "Batch", "Dataset", "check_dtype", "check_features", "draw_batch", "rescale"]
+__all__ = [
+    "FEATURES",
+    "Batch",
+    "Dataset",
+    "Units",
+    "check_dtype",
+    "check_features",
+    "draw_batch",
+    "rescale",
+]
 
 FEATURES = ("minmax", "standard", "raw")
 """How float features are scaled; see `rescale`."""
 
 # A column that is no label (an identifier, a timestamp) must not ask for a billion outputs.
 MAX_CLASSES = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """How scaled features become again what was measured.
+
+    Attributes:
+        offset: what 0 stands for, of the shape of a sample.
+        spread: what a step of 1 stands for; 0 for a feature that does not vary.
+
+    Example:
+        >>> Units(np.array([10.0, 7.0]), np.array([20.0, 0.0])).original(np.array([0.5, 0.0]))
+        array([20.,  7.])
+    """
+
+    offset: NDArray[np.float64]
+    spread: NDArray[np.float64]
+
+    def original(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Samples, (..., *sample_shape), in the units they were measured in."""
+        return x * self.spread + self.offset
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,6 +78,7 @@ class Dataset:
             `x_test` may step over them, because it is scaled with the training split's numbers.
         feature_names: one for each feature, or None.
         class_names: one for each class, or None.
+        units: how scaled features become again what was measured; None where nothing was scaled.
 
     Raises:
         InputError: an array breaks a rule; the line names the data set, the array and the rule.
@@ -62,6 +93,7 @@ class Dataset:
     data_range: tuple[float, float] | None = None
     feature_names: tuple[str, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    units: Units | None = None
 
     def __post_init__(self) -> None:
         if not 2 <= self.classes <= MAX_CLASSES:
@@ -261,7 +293,8 @@ def rescale(dataset: Dataset, features: str = "minmax") -> Dataset:
         x_train = np.where(varies, (x - offset) / divisor, 0.0)
         x_test = np.where(varies, (dataset.x_test - offset) / divisor, 0.0)
     data_range = (0.0, 1.0) if features == "minmax" else None
-    return replace(dataset, x_train=x_train, x_test=x_test, data_range=data_range)
+    units = Units(offset, np.where(varies, spread, 0.0))
+    return replace(dataset, x_train=x_train, x_test=x_test, data_range=data_range, units=units)
 
 
 def check_features(features: str, *, pixels_of: str | None = None) -> None:

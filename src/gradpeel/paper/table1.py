@@ -12,7 +12,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
@@ -203,6 +203,13 @@ class Table1:
     def marks(self) -> dict[str, str]:
         """By data set, the mark of its footnote: a letter."""
         return {name: chr(ord("a") + at) for at, name in enumerate(self.notes)}
+
+    def by_dataset(self) -> Iterator[tuple[str, list[Line]]]:
+        """Titles of the data sets, with the marks of their footnotes, and their lines."""
+        for dataset in dict.fromkeys(line.dataset for line in self.lines):
+            lines = [line for line in self.lines if line.dataset == dataset]
+            mark = self.marks.get(dataset)
+            yield lines[0].title + (f" [{mark}]" if mark else ""), lines
 
     def footnotes(self) -> list[str]:
         """What is behind the marks."""

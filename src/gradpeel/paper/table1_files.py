@@ -1,23 +1,19 @@
-"""The comparison with the paper's table as files: CSV, Markdown, and an HTML heat map.
+"""The comparison with the paper's table as files: CSV, Markdown, and a page.
 
-Each tells the same: per cell our mean with its interval, the published rate and the peeling bound.
+Each holds the same: per cell our mean with its interval, the published rate and the peeling bound.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gradpeel.files import write_files
-from gradpeel.paper.colours import diverging, sequential
-from gradpeel.paper.table1 import Comparison, Line, Table1, Verdict
+from gradpeel.paper.table1 import Comparison, Table1
+from gradpeel.paper.table1_page import to_html
 
-__all__ = ["to_csv", "to_html", "to_markdown", "write_table1"]
+__all__ = ["to_csv", "to_markdown", "write_table1"]
 
 COLUMNS = (
     "dataset",
@@ -33,10 +29,6 @@ COLUMNS = (
     "verdict",
     "note",
 )
-STRONGEST = 0.3
-"""A difference that gets the full colour."""
-SIGNS: dict[Verdict | None, str] = {Verdict.BETTER: "▲ ", Verdict.WORSE: "▼ "}
-LEGEND = (-0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3)
 
 
 def write_table1(table: Table1, out: Path) -> list[Path]:
@@ -78,11 +70,11 @@ def to_csv(table: Table1) -> str:
 
 
 def to_markdown(table: Table1) -> str:
-    """What the cells say together, and a table for each data set."""
+    """A summary of all cells, and a table for each data set."""
     sizes = table.batch_sizes
     parts = ["```text", *table.findings(), "```", ""]
     parts.append("Each cell: ours (mean, 95 % interval where there is one), *paper*, bound.")
-    for title, lines in _by_dataset(table):
+    for title, lines in table.by_dataset():
         parts += ["", f"### {title}", ""]
         parts.append(f"| method | {' | '.join(f'B={size}' for size in sizes)} | ours - paper |")
         parts.append("|" + " --- |" * (len(sizes) + 2))
@@ -92,47 +84,6 @@ def to_markdown(table: Table1) -> str:
             parts.append(f"| {line.method} | {' | '.join(cells)} | {_or_empty(line.gap, '+.3f')} |")
     parts += ["", *(f"- {note}" for note in table.footnotes())]
     return "\n".join(parts).rstrip() + "\n"
-
-
-def to_html(table: Table1) -> str:
-    """A page of its own: the table as a heat map, nothing loaded from anywhere."""
-    environment = Environment(
-        loader=PackageLoader("gradpeel.paper"), autoescape=True, undefined=StrictUndefined
-    )
-    return environment.get_template("table1.html.j2").render(
-        sizes=table.batch_sizes,
-        blocks=[
-            (title, [(line, _heat_line(line, table.batch_sizes)) for line in lines])
-            for title, lines in _by_dataset(table)
-        ],
-        findings=table.findings(),
-        footnotes=table.footnotes(),
-        differences=[(f"{gap:+.1f}", diverging(gap / STRONGEST)) for gap in LEGEND],
-        rates=[(f"{step / 5:.1f}", sequential(step / 5)) for step in range(6)],
-    )
-
-
-def _heat_line(line: Line, sizes: list[int]) -> list[dict[str, Any] | None]:
-    by_size = {cell.batch_size: cell for cell in line.cells}
-    return [_heat(by_size[size]) if size in by_size else None for size in sizes]
-
-
-def _heat(cell: Comparison) -> dict[str, Any]:
-    return {
-        "cell": cell,
-        "told": str(cell),
-        "sign": SIGNS.get(cell.verdict, ""),
-        "difference": diverging((cell.gap or 0.0) / STRONGEST),
-        "rate": sequential(cell.ours.mean),
-        "missed": diverging((cell.ours.mean - cell.bound.mean) / STRONGEST),
-    }
-
-
-def _by_dataset(table: Table1) -> Iterator[tuple[str, list[Line]]]:
-    for dataset in dict.fromkeys(line.dataset for line in table.lines):
-        lines = [line for line in table.lines if line.dataset == dataset]
-        mark = table.marks.get(dataset)
-        yield lines[0].title + (f" [{mark}]" if mark else ""), lines
 
 
 def _markdown(cell: Comparison) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from typing import Literal
 
 from rich import box
 from rich.console import Group
@@ -17,19 +17,18 @@ STYLES = {Verdict.EQUAL: "bold", Verdict.BETTER: "bold blue", Verdict.WORSE: "bo
 
 
 def table1_text(table: Table1) -> Group:
-    """A block for each data set: ours, half its interval, the paper's rate, the peeling bound."""
+    """A block for each data set: ours, its interval, the paper's rate, the peeling bound."""
     parts: list[Table | Text] = []
-    for dataset, lines in groupby(table.lines, key=lambda line: line.dataset):
-        block = list(lines)
-        mark = table.marks.get(dataset)
-        title = block[0].title + (f" [{mark}]" if mark else "")
-        parts += [Text(f"\n{title}", style="bold"), _block(block, table.batch_sizes)]
+    for title, lines in table.by_dataset():
+        parts += [Text(f"\n{title}", style="bold"), _block(lines, table.batch_sizes)]
     parts += [Text(note) for note in ("", *table.footnotes())]
     if any(cell.verdict is not None for cell in table.cells):
-        told = (
-            "in colour: above (blue) or below (yellow) the paper's rate by more than the interval"
+        parts.append(
+            Text(
+                "from, to: 95 % interval of the mean; in colour: the paper's rate lies below it "
+                "(blue) or above it (yellow)\n"
+            )
         )
-        parts.append(Text(f"{told}\n"))
     parts += [Text(finding) for finding in table.findings()]
     return Group(*parts)
 
@@ -44,7 +43,8 @@ def _block(lines: list[Line], sizes: list[int]) -> Table:
         cells = [by_size.get(size) for size in sizes]
         table.add_row(Text(line.method, style="bold"), *map(_ours, cells))
         if any(cell is not None and cell.ours.reach for cell in cells):
-            table.add_row("  +-", *map(_interval, cells))
+            table.add_row("  from", *(_interval(cell, "low") for cell in cells))
+            table.add_row("  to", *(_interval(cell, "high") for cell in cells))
         table.add_row("  paper", *map(_published, cells))
         table.add_row("  bound", *map(_bound, cells), end_section=True)
     return table
@@ -57,9 +57,11 @@ def _ours(cell: Comparison | None) -> Text:
     return Text(f"{cell.ours.mean:.3f}", style=style)
 
 
-def _interval(cell: Comparison | None) -> Text:
-    reach = 0.0 if cell is None else cell.ours.reach
-    return Text(f"{reach:.3f}" if reach else "", style="dim")
+def _interval(cell: Comparison | None, end: Literal["low", "high"]) -> Text:
+    """One end of the 95 % interval, which never leaves 0 to 1."""
+    if cell is None or not cell.ours.reach:
+        return Text()
+    return Text(f"{getattr(cell.ours, end):.3f}", style="dim")
 
 
 def _published(cell: Comparison | None) -> Text:

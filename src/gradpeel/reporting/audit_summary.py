@@ -1,7 +1,7 @@
 """What a person reads after `gradpeel audit`.
 
-First the verdict and who can do this, then how it compares and how far to trust it, last what it
-does not show: a sample that one attack did not rebuild from one gradient is not thereby safe.
+First the verdict and the attacker, then how the samples were read and how far that can be trusted,
+last its limits: a sample that one attack did not recover from one gradient is not thereby safe.
 
 Example:
     >>> import numpy as np
@@ -13,7 +13,7 @@ Example:
     >>> model = mlp(30, 2, (200,), rng=np.random.default_rng(0))
     >>> Console(width=80).print(summary(audit(model, batch.x, batch.y), data="breast_cancer"))
     ╭─ gradpeel audit: breast_cancer ──────...
-    │  All 4 samples were rebuilt exactly, with labels, from one gradient. ...
+    │  All 4 samples were recovered from one gradient, with their labels, ...
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from rich.text import Text
 from gradpeel.audit import Audit
 from gradpeel.reporting.bars import round_bars
 from gradpeel.reporting.layout import cautions, facts, headed, panel
-from gradpeel.reporting.telling import comparison, limits, missing, scene, trust, verdict
+from gradpeel.reporting.reasons import missing
+from gradpeel.reporting.sentences import comparison, limits, setup, trust, verdict
 from gradpeel.reporting.words import percent, printable
 
 __all__ = ["summary"]
 
 
 def summary(audit: Audit, *, data: str) -> RenderableType:
-    """Tell what an audit found: verdict, adversary, rounds, comparison, trust, and what is open.
+    """What an audit found: verdict, attacker, rounds, comparison, confidence and limits.
 
-    What does not fit together comes right after the verdict.
+    Warnings come right after the verdict.
 
     Args:
         audit: the simulated round.
@@ -43,14 +44,14 @@ def summary(audit: Audit, *, data: str) -> RenderableType:
     parts = [_verdict(audit)]
     if audit.recovery.warnings:
         parts.append(cautions(audit.recovery.warnings))
-    parts.append(facts(scene(audit)))
+    parts.append(facts(setup(audit)))
     if len(audit.recovery):
-        parts.append(headed("How many fell in which round", round_bars(audit.recovery.by_round)))
-    parts.append(headed("Compared with", _comparison(audit)))
-    parts.append(headed("How far to trust it", facts(trust(audit))))
+        parts.append(headed("Samples recovered per round", round_bars(audit.recovery.by_round)))
+    parts.append(headed("How the samples were read", _comparison(audit)))
+    parts.append(headed("Confidence", facts(trust(audit))))
     if others := missing(audit):
-        parts.append(headed("Not rebuilt", facts(others)))
-    parts.append(headed("What this does not show", Text(limits(audit))))
+        parts.append(headed("Not recovered", facts(others)))
+    parts.append(headed("Limits of this audit", Text(limits(audit))))
     return panel(f"gradpeel audit: {printable(data)}", parts)
 
 
@@ -65,7 +66,9 @@ def _comparison(audit: Audit) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    for (name, number), style in zip(rows, ("", "", "bold", "bold", ""), strict=True):
-        cells = name, f"{number} of {size}", percent(number / size)
+    for name, number in rows:
+        # The row above the bound is all that this attack got.
+        style = "bold" if (name, number) == rows[-2] else ""
+        cells = name, f"{number:,} of {size:,}", percent(number / size)
         table.add_row(*(Text(cell, style=style) for cell in cells))
     return table if note is None else Group(table, Text(note))

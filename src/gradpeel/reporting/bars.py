@@ -1,4 +1,4 @@
-"""Bars for the terminal: how many samples fell in which round, how often each label occurs."""
+"""Bars for the terminal: samples recovered per round, and how often each label occurs."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def activation_grid_rounds(audit: Audit) -> Figure:
 
     Returns:
         A panel for the whole grid, then one for each round drawn: the columns of samples that are
-        gone are blank, those that fell in this round are tinted, and a dot marks each neuron that
+        known are blank, those recovered in this round are tinted, and a dot marks each neuron that
         isolated one of them. Of a long cascade the rounds are evenly spaced, first and last
         included.
 
@@ -51,7 +51,7 @@ def activation_grid_rounds(audit: Audit) -> Figure:
         >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
         >>> figure = activation_grid_rounds(audit(model, torch.rand(8, 30), torch.arange(8) % 2))
         >>> [axes.get_title() for axes in figure.axes][:2]
-        ['start: 8 samples', 'round 1: ... samples removed']
+        ['start: 8 samples', 'round 1: ... samples recovered']
     """
     board = Board(audit)
     last = int(board.rounds.max())
@@ -63,7 +63,7 @@ def activation_grid_rounds(audit: Audit) -> Figure:
     heading(
         figure,
         "One gradient, peeled round by round",
-        "dark: fires; tinted: falls in this round; dot: no other sample fires this neuron any more",
+        "dark: fires; tinted: recovered in this round; dot: only this sample still fires it",
     )
     for panel, number in enumerate(shown):
         row, column = divmod(panel, COLUMNS)
@@ -72,23 +72,23 @@ def activation_grid_rounds(audit: Audit) -> Figure:
         board.draw(axes, number)
         if number:
             axes.set_title(
-                f"round {number}: {counted(board.removed(number), 'sample')} removed", size=9
+                f"round {number}: {counted(board.recovered(number), 'sample')} recovered", size=9
             )
-            below = f"{board.gone(number)} of {audit.score.batch_size} gone"
+            below = f"{board.known(number)} of {audit.score.batch_size} recovered so far"
         else:
             axes.set_title(f"start: {counted(audit.score.batch_size, 'sample')}", size=9)
-            below = "samples, most atypical right"
+            below = "samples, most atypical on the right"
         axes.set_xlabel(below, size=8, color=GREY)
         if column == 0:
-            axes.set_ylabel("neurons, densest on top", size=8, color=GREY)
+            axes.set_ylabel("neurons, most active on top", size=8, color=GREY)
     return figure
 
 
 class Board:
-    """The grid of an audit in drawing order, and who falls when.
+    """The grid of an audit in drawing order, and when each sample is recovered.
 
     Attributes:
-        rounds: (batch,) the round in which each column falls, in drawing order; 0 for never.
+        rounds: (batch,) the round in which each column is recovered, in drawing order; 0 for never.
     """
 
     def __init__(self, audit: Audit) -> None:
@@ -101,12 +101,12 @@ class Board:
         places = found_at(audit)[columns].tolist()
         self._isolating = [audit.recovery.isolating[p] if p >= 0 else () for p in places]
 
-    def removed(self, number: int) -> int:
-        """How many samples fall in round `number`."""
+    def recovered(self, number: int) -> int:
+        """How many samples are recovered in round `number`."""
         return int((self.rounds == number).sum())
 
-    def gone(self, number: int) -> int:
-        """How many samples have fallen by the end of round `number`."""
+    def known(self, number: int) -> int:
+        """How many samples are known at the end of round `number`."""
         return int(((self.rounds > 0) & (self.rounds <= number)).sum())
 
     def draw(self, axes: Axes, number: int, *, dot: float = 3.0) -> None:

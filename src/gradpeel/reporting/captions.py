@@ -13,17 +13,17 @@ __all__ = ["fate", "true_class", "verdict", "which"]
 def verdict(audit: Audit) -> str:
     """The title of a figure that shows samples."""
     score = audit.score
-    return f"{score.recovered} of {counted(score.batch_size, 'sample')} rebuilt from one gradient"
+    return f"{score.recovered} of {counted(score.batch_size, 'sample')} recovered from one gradient"
 
 
 def which(audit: Audit, shown: int) -> str:
-    """The line below it: which samples are shown, and the worst error of any that was rebuilt."""
+    """The line below it: which samples are shown, and the largest error of all recovered ones."""
     score = audit.score
     some = "all" if shown == score.batch_size else f"{shown} of {score.batch_size}, evenly spaced"
-    told = f"shown: {some}; true values above, rebuilt below"
+    shows = f"shown: {some}; originals above, recovered samples below"
     if score.max_abs_error is None:
-        return told
-    return f"{told}; no entry of any is off by more than {scientific(score.max_abs_error)}"
+        return shows
+    return f"{shows}; largest error of any entry {scientific(score.max_abs_error)}"
 
 
 def true_class(audit: Audit, dataset: Dataset, sample: int, *, most: int = 14) -> str:
@@ -48,7 +48,7 @@ def fate(audit: Audit, dataset: Dataset, place: int) -> tuple[str, str]:
         place: where in the recovery the sample is, or -1.
     """
     if place < 0:
-        return "not rebuilt", GREY
+        return "not recovered", GREY
     if audit.score.labels_judged[place] and not audit.score.labels_right[place]:
-        return f"taken for {_class_name(dataset, int(audit.recovery.labels[place]))}", VERMILLION
+        return f"mistaken for {_class_name(dataset, int(audit.recovery.labels[place]))}", VERMILLION
     return f"round {int(audit.recovery.rounds[place])}", "black"

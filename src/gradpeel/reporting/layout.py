@@ -56,7 +56,7 @@ def cautions(sentences: Sequence[str]) -> Text:
 
 def all_of(batch_size: int) -> str:
     """A whole batch as the subject of a sentence."""
-    return "The only sample" if batch_size == 1 else f"All {batch_size} samples"
+    return "The only sample" if batch_size == 1 else f"All {batch_size:,} samples"
 
 
 def was(number: int) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gradpeel.audit import Audit
+from gradpeel.scoring import Outcome
 
 __all__ = ["evenly", "found_at", "rounds_of"]
 
@@ -13,12 +15,21 @@ __all__ = ["evenly", "found_at", "rounds_of"]
 def found_at(audit: Audit) -> NDArray[np.int64]:
     """(batch,) where in the recovery each sample of the batch is; -1 for those not recovered.
 
-    Copies of a sample are all at its one place.
+    Copies of a sample are all at its one place, and so are samples that are too near to be
+    distinguished from it.
     """
     # Backwards, so that of repeats the first one stands.
     certified = reversed(list(enumerate(audit.score.matches.tolist())))
     places = {sample: place for place, sample in certified if sample >= 0}
-    return np.array([places.get(first, -1) for first in audit.exposure.copies.tolist()])
+    found = np.array([places.get(first, -1) for first in audit.exposure.copies.tolist()])
+    is_recovered = np.array([outcome is Outcome.RECOVERED for outcome in audit.score.outcomes])
+    twins = np.flatnonzero(is_recovered & (found < 0))
+    if twins.size and places:
+        right = sorted(places.values())
+        samples = audit.recovery.samples.double().flatten(1)[right]
+        apart = torch.cdist(audit.x.double().flatten(1)[twins], samples)
+        found[twins] = np.array(right)[apart.argmin(1).numpy()]
+    return found
 
 
 def rounds_of(audit: Audit) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""A photograph rebuilt tile by tile from one gradient."""
+"""A photograph recovered tile by tile from one gradient."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def rebuilt_photo(audit: Audit, dataset: Dataset) -> Figure:
     figure = new_figure(WIDTH, lower + (small * ASPECT + MARGIN if stages else -CAPTION))
     whose = "a tampered network" if audit.design.active else "an untouched network"
     error = audit.score.max_abs_error
-    worst = "" if error is None else f"; no value is off by more than {scientific(error)}"
+    worst = "" if error is None else f"; largest error {scientific(error)}"
     heading(
         figure,
-        f"A photograph rebuilt from one gradient of {whose}",
+        f"A photograph recovered from one gradient of {whose}",
         f"a batch of {counted(audit.score.batch_size, 'tile')}, values in [0, 1]{worst}",
     )
     left = [MARGIN + column * (large + GAP) for column in range(2)]

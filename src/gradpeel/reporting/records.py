@@ -64,7 +64,7 @@ def draw_records(audit: Audit, dataset: Dataset) -> Figure:
         else:
             _draw_strip(below, found[place], low, high)
             error = scientific(float(np.abs(found[place] - true[sample]).max()))
-            _note(below, f"off by {error}", GREY, right=True)
+            _note(below, f"error {error}", GREY, right=True)
         _note(below, *fate(audit, dataset, place))
         if row == len(chosen) - 1 and names:
             below.set_xticks(range(len(names)), names, rotation=90, size=7, parse_math=False)

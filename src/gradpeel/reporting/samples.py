@@ -126,7 +126,7 @@ def draw_pairs(
         below.set_xlabel(said, size=size, labelpad=3, color=colour, parse_math=False)
         if column == 0:
             above.set_ylabel("original", size=size + 2, color=GREY)
-            below.set_ylabel("rebuilt", size=size + 2, color=GREY)
+            below.set_ylabel("recovered", size=size + 2, color=GREY)
 
 
 def _range(audit: Audit) -> tuple[float, float]:

@@ -17,14 +17,18 @@ MOST_FAILURES = 10
 
 
 def sweep_summary(results: Results) -> Lines:
-    """What was recovered and what can be reached, a line for each batch size, and what failed."""
+    """What was recovered and what peeling can reach, one line per batch size, and what failed."""
     groups = over_seeds(results.rows)
     parts: list[Table | Text] = [_table(groups)] if groups else []
     false = sum(row.measurement.false_certificates for row in results.rows if row.measurement)
-    parts.append(Text(f"{counted(len(results.rows), 'cell')} measured, {false} false certificates"))
+    parts.append(
+        Text(
+            f"{counted(len(results.rows), 'audit')} measured, {counted(false, 'false certificate')}"
+        )
+    )
     parts += [Text(f"{name}: {note}") for name, note in results.notes.items()]
     if results.failures:
-        parts.append(Text(f"{counted(len(results.failures), 'cell')} failed:", style="bold"))
+        parts.append(Text(f"{counted(len(results.failures), 'audit')} failed:", style="bold"))
         parts += [Text(f"  {printable(str(one), 200)}") for one in results.failures[:MOST_FAILURES]]
         rest = len(results.failures) - MOST_FAILURES
         if rest > 0:
@@ -33,10 +37,12 @@ def sweep_summary(results: Results) -> Lines:
 
 
 def _table(groups: list[Group]) -> Table:
-    table = Table(title="share of the batch recovered, mean over seeds", box=box.SIMPLE_HEAD)
+    table = Table(
+        title="Share of the batch recovered: mean over seeds and 95 % interval", box=box.SIMPLE_HEAD
+    )
     for name in ("data set", "method", "setting"):
-        table.add_column(name, overflow="fold")
-    for name in ("B", "recovered", "+-", "bound", "one pass"):
+        table.add_column(name, overflow="fold", no_wrap=name == "method")
+    for name in ("batch", "recovered", "interval", "bound", "direct"):
         table.add_column(name, justify="right", no_wrap=True)
     above: tuple[str, ...] = ()
     for group in groups:
@@ -50,7 +56,7 @@ def _table(groups: list[Group]) -> Table:
             *(Text(printable(label)) for label in shown),
             str(cell.batch_size),
             Text(f"{group.ours.mean:.3f}", style="bold"),
-            f"{group.ours.reach:.3f}" if group.ours.count > 1 else "",
+            f"{group.ours.low:.3f}-{group.ours.high:.3f}" if group.ours.count > 1 else "",
             f"{group.bound.mean:.3f}",
             f"{group.baseline.mean:.3f}",
         )

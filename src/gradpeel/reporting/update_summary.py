@@ -11,7 +11,7 @@ Example:
     >>> recovery = peel(model, local_update(model, batch.x, batch.y))
     >>> Console(width=80).print(peel_summary(recovery, classes=2))
     ╭─ gradpeel peel ──────...
-    │  All 4 samples behind this update were read out of it, each with its label ...
+    │  All 4 samples behind this update were recovered, each with its label and a ...
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["peel_summary"]
 
 
 def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
-    """Tell what was decoded from somebody's update, and how far the certificates carry.
+    """What was decoded from somebody's update, and what the certificates rest on.
 
-    What does not fit together comes right after the verdict.
+    Warnings come right after the verdict.
 
     Args:
         recovery: what `gradpeel.peel` found.
@@ -43,14 +43,14 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
     parts.append(facts(_whole(recovery)))
     if len(recovery):
         labels = recovery.count_labels(classes).tolist()
-        parts.append(headed("How many fell in which round", round_bars(recovery.by_round)))
+        parts.append(headed("Samples recovered per round", round_bars(recovery.by_round)))
         if any(labels):
             parts.append(headed("Their labels", label_bars(labels)))
         parts.append(headed("Certificates", facts(_certificates(recovery))))
     parts.append(
         Text(
-            "Samples are personal data: none is shown here, and none is written to a file unless "
-            "you ask for it (--samples)."
+            "Samples are personal data. None is shown here, and none is written to a file unless "
+            "you ask for it with --samples."
         )
     )
     if not recovery.complete:
@@ -61,12 +61,14 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
 def _verdict(recovery: Recovery) -> RenderableType:
     found, size = recovery.found, recovery.batch_size.value
     if not found:
-        of = "" if size is None else f" of {size}"
+        of = "" if size is None else f" of {size:,}"
         return Text(f"No sample{of} in this update could be certified.", style="bold yellow")
-    some = counted(found, "sample") if size is None else f"{found} of the {counted(size, 'sample')}"
+    some = (
+        counted(found, "sample") if size is None else f"{found:,} of the {counted(size, 'sample')}"
+    )
     subject = all_of(size) if found == size else some
     verdict = (
-        f"{subject} behind this update {was(found)} read out of it, each with "
+        f"{subject} behind this update {was(found)} recovered, each with "
         f"{_labels(recovery)}a certificate. No ground truth was used."
     )
     return Text(verdict, style="bold red")
@@ -76,14 +78,14 @@ def _labels(recovery: Recovery) -> str:
     unknown = int((recovery.labels < 0).sum())
     if unknown == len(recovery):
         return ""
-    return f"its label (not known for {unknown}) and " if unknown else "its label and "
+    return f"its label (unknown for {unknown:,}) and " if unknown else "its label and "
 
 
 def _whole(recovery: Recovery) -> list[tuple[str, str]]:
     rows = [("Batch size", batch_size(recovery)), ("Whole update", completeness(recovery))]
     if several := copies(recovery):
         rows.append(("Copies", several))
-    return [*rows, ("Why it stopped", recovery.stopped)]
+    return [*rows, ("Reason for stopping", recovery.stopped)]
 
 
 def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
@@ -92,8 +94,8 @@ def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
     error = scientific(float(recovery.errors.max()))
     return [
         ("Evidence", evidence(recovery)),
-        ("Worst residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
-        ("Estimated error", f"at most {error} of the size of an entry"),
-        ("Weight of evidence", f"at least {score:.0f} decimal digits, all equations together"),
-        ("Cross-check", f"where the update is explained it is met to {met}"),
+        ("Largest residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
+        ("Estimated error", f"at most {error} of the typical size of an entry"),
+        ("Weight of evidence", f"at least {score:.0f} decimal digits over all equations"),
+        ("Cross-check", f"the samples reproduce the explained part of the update to {met}"),
     ]

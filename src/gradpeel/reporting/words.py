@@ -1,34 +1,34 @@
 """Numbers and names as a person reads them.
 
 Example:
-    >>> counted(61, "sample"), percent(0.9996), listing([3, 17, 40])
-    ('61 samples', '99.9 %', '3, 17 and 40')
+    >>> counted(24865, "sample"), percent(22 / 128), listing([3, 17, 40])
+    ('24,865 samples', '17.2 %', '3, 17 and 40')
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-__all__ = ["counted", "duration", "listing", "percent", "printable", "scientific"]
+__all__ = ["counted", "duration", "listing", "percent", "printable", "scientific", "short"]
 
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun, in the plural unless it is one."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def percent(share: float) -> str:
-    """A share in [0, 1], rounded down: 100 % means all, never "nearly all".
+    """A share in [0, 1], rounded to a tenth of a percent; "100 %" means all and "0 %" means none.
 
     Example:
-        >>> percent(1.0), percent(1 - 1e-9), percent(0.29)
-        ('100 %', '99.9 %', '29.0 %')
+        >>> percent(1.0), percent(1 - 1e-9), percent(22 / 128), percent(1e-5), percent(0.0)
+        ('100 %', '> 99.9 %', '17.2 %', '< 0.1 %', '0 %')
     """
-    if share >= 1:
-        return "100 %"
-    # The slack is far below a tenth of a percent, and 0.29 * 1000 is 289.99999999999994.
-    return f"{min(math.floor(share * 1000 + 1e-9), 999) / 10:.1f} %"
+    if share in {0, 1}:
+        return f"{share:.0%}".replace("%", " %")
+    if share < 0.001:
+        return "< 0.1 %"
+    return "> 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
 
 
 def scientific(value: float) -> str:
@@ -41,8 +41,18 @@ def scientific(value: float) -> str:
     return f"{value:.1e}" if value else "0"
 
 
+def short(value: float) -> str:
+    """A setting as people write it, without a zero before the exponent.
+
+    Example:
+        >>> short(1e-06), short(0.001), short(64)
+        ('1e-6', '0.001', '64')
+    """
+    return f"{value:g}".replace("e-0", "e-")
+
+
 def listing(numbers: Sequence[int], most: int = 8) -> str:
-    """Numbers in a sentence; beyond `most` of them the rest is counted.
+    """Numbers in a sentence; numbers beyond the first `most` are only counted.
 
     Example:
         >>> listing([7]), listing(range(20), most=3)

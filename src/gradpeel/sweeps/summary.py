@@ -72,12 +72,14 @@ class Group:
         ours: share of the batch recovered.
         bound: share of the batch that peeling the activation grid reaches.
         baseline: share that a single pass recovers, without peeling.
+        rates: share of the batch recovered, by seed.
     """
 
     cell: Cell
     ours: Estimate
     bound: Estimate
     baseline: Estimate
+    rates: tuple[float, ...]
 
 
 def over_seeds(rows: Iterable[Finished]) -> list[Group]:
@@ -88,7 +90,8 @@ def over_seeds(rows: Iterable[Finished]) -> list[Group]:
             size, found = row.cell.batch_size, row.measurement
             rates = (found.recovered / size, found.reachable / size, found.baseline_rate)
             grouped.setdefault(replace(row.cell, seed=0), []).append(rates)
-    return [
-        Group(cell, *(estimate(column) for column in zip(*rates, strict=True)))
-        for cell, rates in grouped.items()
-    ]
+    groups = []
+    for cell, by_seed in grouped.items():
+        ours, bound, baseline = zip(*by_seed, strict=True)
+        groups.append(Group(cell, estimate(ours), estimate(bound), estimate(baseline), ours))
+    return groups

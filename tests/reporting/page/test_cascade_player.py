@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from gradpeel import Audit, Report
 from gradpeel.exposure import peel_grid
-from gradpeel.reporting.matching import rounds_of
+from gradpeel.reporting.matching import found_at, rounds_of
+from gradpeel.reporting.tally import Way
 from opened_page import Opened
 
 Open = Callable[..., Opened]
@@ -24,7 +25,7 @@ def true_state(audit: Audit, rounds: NDArray[np.int64], number: int) -> dict[str
     degrees = {str(n): int(sum(row[firsts])) for n, row in enumerate(grid)}
     return {
         "round": number,
-        "live": live,
+        "left": live,
         "degrees": degrees,
         "singletons": [int(n) for n, degree in degrees.items() if degree == 1],
     }
@@ -32,7 +33,7 @@ def true_state(audit: Audit, rounds: NDArray[np.int64], number: int) -> dict[str
 
 def sorted_state(shown: Opened) -> dict[str, object]:
     state = shown.state()
-    return state | {name: sorted(state[name]) for name in ("live", "singletons")}
+    return state | {name: sorted(state[name]) for name in ("left", "singletons")}
 
 
 @pytest.mark.parametrize("kind", ["whole", "part", "doubled", "records", "unlabelled"])
@@ -42,7 +43,10 @@ def test_every_round_is_drawn_as_it_was(
     audit: Audit = request.getfixturevalue(kind)
     rounds = rounds_of(audit)
     shown = opened(pages[kind])
+    # It opens at its end.
+    assert shown.state()["round"] == rounds.max()
     shown.page.focus("#round")
+    shown.page.keyboard.press("Home")
     for number in range(int(rounds.max()) + 1):
         assert sorted_state(shown) == true_state(audit, rounds, number)
         gone = int(((rounds > 0) & (rounds <= number)).sum())
@@ -63,12 +67,12 @@ def test_peeling_the_grid_gives_the_same_rounds(
         assert sorted_state(shown) == true_state(whole, rounds, number)
 
 
-def test_pixels_of_columns_that_are_gone_are_blank(
+def test_pixels_of_recovered_columns_have_the_colour_of_leakage(
     part: Audit, opened: Open, pages: dict[str, Report]
 ) -> None:
     """The picture itself, read back from the canvas: columns of 40 on a canvas of 1:1 pixels."""
     shown = opened(pages["part"], viewport={"width": 1200, "height": 900})
-    falls, grid = pages["part"].payload.cascade.falls, part.exposure.grid.numpy()
+    falls, grid = pages["part"].payload.cascade.rounds, part.exposure.grid.numpy()
     order = pages["part"].payload.cascade
     drawn = grid[list(order.neurons)][:, list(order.samples)]
     last = max(falls)
@@ -83,11 +87,12 @@ def test_pixels_of_columns_that_are_gone_are_blank(
           ).data.slice(0, 3)].join()));
         }"""
     )
-    gone, fires, silent = "227,229,232", "48,80,107", "255,255,255"
+    gone, spent, fires, silent = "241,236,232", "234,180,140", "48,80,107", "255,255,255"
     right = 0
     for row in range(drawn.shape[0]):
         for column, fall in enumerate(falls):
-            expected = gone if fall else fires if drawn[row, column] else silent
+            fired, not_fired = (spent, gone) if fall else (fires, silent)
+            expected = fired if drawn[row, column] else not_fired
             right += pixels[row][column] == expected
     assert right > 0.98 * drawn.size
 
@@ -97,19 +102,22 @@ def test_play_runs_to_the_end_and_starts_again(opened: Open, pages: dict[str, Re
     shown = opened(pages["part"])
     shown.page.clock.install()
     shown.page.reload()
+    assert shown.page.inner_text("#play") == "Replay"
     shown.page.focus("#play")
     shown.page.keyboard.press("Enter")
+    assert shown.state()["round"] == 0
     assert shown.page.inner_text("#play") == "Pause"
     shown.page.clock.run_for(1200)
     assert shown.state()["round"] == 1
     shown.page.keyboard.press("Space")
     shown.page.clock.run_for(20_000)
     assert shown.state()["round"] == 1
+    assert shown.page.inner_text("#play") == "Play"
     shown.page.keyboard.press("Space")
     shown.page.clock.run_for(20_000)
     assert shown.state()["round"] == last
-    assert shown.page.inner_text("#play") == "Play"
-    assert "Here it stops" in shown.page.inner_text("#told")
+    assert shown.page.inner_text("#play") == "Replay"
+    assert "The cascade stops here" in shown.page.inner_text("#state")
     shown.page.click("#play")
     assert shown.state()["round"] == 0
 
@@ -119,25 +127,26 @@ def test_buttons_step_and_end_where_the_cascade_does(
 ) -> None:
     shown = opened(pages["part"])
     last = len(pages["part"].payload.cascade.steps) - 1
-    assert shown.page.is_disabled("#back")
-    for number in range(1, last + 1):
-        shown.page.click("#forth")
-        assert shown.state()["round"] == number
     assert shown.page.is_disabled("#forth")
-    shown.page.click("#back")
-    assert shown.state()["round"] == last - 1
+    for number in range(last - 1, -1, -1):
+        shown.page.click("#back")
+        assert shown.state()["round"] == number
+    assert shown.page.is_disabled("#back")
+    shown.page.click("#forth")
+    assert shown.state()["round"] == 1
+    assert len(shown.page.query_selector_all("#ticks span")) == last + 1
 
 
-def test_where_nothing_falls_there_is_nothing_to_play(
+def test_where_nothing_is_recovered_there_is_nothing_to_replay(
     opened: Open, pages: dict[str, Report]
 ) -> None:
     shown = opened(pages["nothing"])
     assert shown.page.is_disabled("#play")
     assert shown.page.is_disabled("#round")
-    assert "Not recovered is not safe" in shown.page.inner_text("#told")
+    assert "Not recovered is not safe" in shown.page.inner_text("#state")
 
 
-def test_the_mosaic_holds_what_has_fallen(
+def test_the_mosaic_holds_what_was_recovered(
     part: Audit, opened: Open, pages: dict[str, Report]
 ) -> None:
     shown = opened(pages["part"])
@@ -148,17 +157,78 @@ def test_the_mosaic_holds_what_has_fallen(
         shown.page.wait_for_selector(f"#mosaic[data-drawn='{fallen}']")
 
 
-def test_the_graph_follows_the_rounds(whole: Audit, opened: Open, pages: dict[str, Report]) -> None:
-    shown = opened(pages["whole"])
-    grid, rounds = whole.exposure.grid.numpy(), rounds_of(whole)
-    sources = sorted(set(whole.recovery.sources.tolist()))
-    for number in range(int(rounds.max()) + 1):
-        shown.page.fill("#round", str(number))
-        live = (rounds == 0) | (rounds > number)
-        degrees = grid[:, live].sum(axis=1)
-        counts = [
-            len(shown.page.query_selector_all(f"#graph {of}"))
-            for of in (".edge:not(.cut)", ".edge.reads", "rect.lit", "circle.out")
-        ]
-        alone = int((degrees[sources] == 1).sum())
-        assert counts == [grid[sources][:, live].sum(), alone, alone, (~live).sum()]
+def _chain(audit: Audit, sample: int) -> list[tuple[int, int, list[int]]]:
+    """The slow and obvious way: who had to be subtracted where, back to the first round."""
+    grid, rounds, places = audit.exposure.grid.numpy(), rounds_of(audit), found_at(audit)
+    steps = []
+    while True:
+        neuron = int(audit.recovery.sources[places[sample]])
+        others = [i for i in np.flatnonzero(grid[neuron]).tolist() if i != sample]
+        assert all(0 < rounds[i] < rounds[sample] for i in others)
+        steps.append((sample, neuron, others))
+        if not others:
+            return steps
+        sample = max(others, key=lambda i: rounds[i])
+
+
+def test_the_chain_leads_back_to_a_sample_that_is_read_directly(
+    part: Audit, opened: Open, pages: dict[str, Report]
+) -> None:
+    shown = opened(pages["part"])
+    rounds = rounds_of(part)
+    # By default one of those that took longest.
+    first = int(shown.page.input_value("#chain-sample"))
+    assert rounds[first] == rounds.max()
+    for sample in np.flatnonzero(rounds).tolist():
+        shown.page.select_option("#chain-sample", str(sample))
+        steps = _chain(part, sample)
+        _, neuron, others = steps[0]
+        text = shown.page.inner_text("#chain-text")
+        assert text.startswith(f"Sample {sample} was recovered in round {rounds[sample]} from")
+        assert f"neuron {neuron}" in text
+        if others:
+            assert text.split(". ")[1].startswith(f"{len(others)} other sample")
+        assert len(shown.page.query_selector_all("#chain rect")) == rounds[sample] == len(steps)
+
+
+def test_the_row_cascade_needs_no_chain(opened: Open, pages: dict[str, Report]) -> None:
+    payload = pages["rows"].payload
+    shown = opened(pages["rows"])
+    sample = next(one.index for one in payload.samples if one.way == Way.ROWS)
+    shown.page.select_option("#chain-sample", str(sample))
+    assert "by the row cascade" in shown.page.inner_text("#chain-text")
+    assert shown.page.query_selector("#chain svg") is None
+    last = payload.cascade.steps[-1]
+    assert last.by_rows
+    assert f"{last.recovered} samples recovered by the row cascade" in shown.page.inner_text(
+        "#state"
+    )
+
+
+def test_pointing_names_sample_neuron_and_round(
+    part: Audit, opened: Open, pages: dict[str, Report]
+) -> None:
+    shown = opened(pages["part"], viewport={"width": 1400, "height": 1000})
+    rounds = rounds_of(part)
+    payload = pages["part"].payload
+    box = shown.page.locator("#mosaic").bounding_box()
+    assert box is not None
+    assert payload.mosaic is not None
+    sample = int(np.flatnonzero(rounds)[0])
+    row, column = divmod(sample, payload.mosaic.columns)
+    place = {
+        "x": (column + 0.4) * box["width"] / payload.mosaic.columns,
+        "y": (row + 0.4) * box["height"] / payload.mosaic.rows,
+    }
+    shown.page.hover("#mosaic", position=place)  # type: ignore[arg-type]
+    text = shown.page.inner_text(".large .pointed")
+    source = int(part.recovery.sources[found_at(part)[sample]])
+    assert text.startswith(f"Sample {sample}, label {int(part.y[sample])}: ")
+    assert text.endswith(f"in round {rounds[sample]}, neuron {source}")
+    shown.page.click("#mosaic", position=place)  # type: ignore[arg-type]
+    assert shown.page.input_value("#chain-sample") == str(sample)
+    shown.page.hover("#grid", position={"x": 1, "y": 1})
+    first, neuron = payload.cascade.samples[0], payload.cascade.neurons[0]
+    text = shown.page.inner_text(".small .pointed")
+    assert text.startswith(f"Sample {first} ")
+    assert f"fire neuron {neuron}" in text.replace("fires", "fire")

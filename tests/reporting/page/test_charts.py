@@ -9,6 +9,7 @@ from gradpeel.reporting.page.charts import (
     bars,
     degree_bars,
     probability_bars,
+    residual_curve,
     scatter,
 )
 from gradpeel.reporting.page.payload import Risk
@@ -50,6 +51,27 @@ def test_edges_of_bins_do_not_fall_to_rounding() -> None:
     assert hit == "30–35 %"
 
 
+@given(st.lists(st.floats(0, 1e3), min_size=2, max_size=60))
+def test_residuals_stay_inside_and_smaller_ones_below(residuals: list[float]) -> None:
+    chart = residual_curve(residuals)
+    assert chart is not None
+    assert len(chart.marks) == len(residuals)
+    for (x, y), value in zip(chart.marks, residuals, strict=True):
+        assert 0 <= x <= WIDTH
+        assert 0 <= y <= HEIGHT
+        assert all(
+            y >= lower
+            for (_, lower), other in zip(chart.marks, residuals, strict=True)
+            if other > value
+        )
+    assert chart.names[0][1] == "start"
+    assert 2 <= len(chart.ticks) <= 6
+
+
+def test_without_a_round_there_is_no_residual_to_draw() -> None:
+    assert residual_curve([1.0]) is None
+
+
 @given(
     st.lists(
         st.tuples(st.floats(0, 1e6), st.integers(0, 30)),
@@ -64,7 +86,7 @@ def test_dots_stay_inside_and_earlier_rounds_above(rows: list[tuple[float, int]]
     for dot in chart.dots:
         assert 0 <= dot.x <= WIDTH
         assert 0 <= dot.y <= HEIGHT
-        assert dot.rebuilt == (rounds[dot.sample] > 0)
+        assert dot.is_recovered == (rounds[dot.sample] > 0)
     for one in chart.dots:
         for other in chart.dots:
             if (rounds[one.sample] or 99) < (rounds[other.sample] or 99):

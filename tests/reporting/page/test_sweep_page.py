@@ -12,6 +12,7 @@ import pytest
 from gradpeel.paper import published_rates
 from gradpeel.reporting.page.sweep_charts import heat_maps, line_panels, noise_panels
 from gradpeel.reporting.page.sweep_page import sweep_html
+from gradpeel.reporting.page.sweep_words import lead
 from gradpeel.sweeps import Cell, Finished, Results
 from gradpeel.sweeps.summary import over_seeds
 from opened_page import Opened
@@ -42,16 +43,20 @@ ROWS = [*_rows(CELL, 0.5), *_rows(SOLITON, 1.0)]
 
 def test_lines_stand_where_the_rates_are() -> None:
     (panel,) = line_panels(over_seeds(ROWS))
-    assert panel.title == "mnist, N=1000"
+    assert panel.title == "MNIST, 1,000 neurons"
     assert [name for _, name in panel.ticks] == ["64", "128", "256"]
-    assert [line.method for line in panel.lines] == ["Passive", "SD-Mir"]
+    assert [line.method for line in panel.lines] == ["passive server", "Soliton-Data, mirrored"]
     for line, share in zip(panel.lines, (0.5, 1.0), strict=True):
         for mark, size in zip(line.marks, SIZES, strict=True):
             rate = share - 0.5 / size
             assert mark.ours.mean == pytest.approx(rate)
             assert mark.y == pytest.approx(200 * (1 - rate), abs=0.01)
             assert mark.high <= mark.y <= mark.low
-            assert mark.published == published_rates()["MNIST", line.method, size]
+            label = "SD-Mir" if line.is_mirrored else "Passive"
+            assert mark.published == published_rates()["MNIST", label, size]
+            # A dot for each seed, at its own rate.
+            rates = sorted(200 * (1 - (round(share * size) - seed) / size) for seed in range(2))
+            assert sorted(y for _, y in mark.seeds) == pytest.approx(rates, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,9 @@ def test_noise_gets_charts_of_its_own() -> None:
     assert noise_panels(over_seeds(ROWS)) == []
     noisy = [*ROWS, *_rows(CELL, 0.25, noise=1e-4)]
     panels = noise_panels(over_seeds(noisy))
-    assert [panel.title for panel in panels] == [f"mnist, B={size}, N=1000" for size in SIZES]
+    assert [panel.title for panel in panels] == [
+        f"MNIST, batch of {size}, 1,000 neurons" for size in SIZES
+    ]
     passive = panels[0].lines[0]
     assert [mark.name for mark in passive.marks] == ["0", "0.0001"]
     assert passive.marks[0].y < passive.marks[1].y
@@ -86,8 +93,72 @@ def test_noise_gets_charts_of_its_own() -> None:
 def test_the_heat_map_holds_every_mean() -> None:
     (shown,) = heat_maps(over_seeds(ROWS))
     assert shown.columns == ("64", "128", "256")
-    assert [name for name, _ in shown.rows] == ["Passive", "SD-Mir"]
+    assert [name for name, _ in shown.rows] == ["passive server", "Soliton-Data, mirrored"]
     assert [cell and cell[0] for cell in shown.rows[0][1]] == ["0.49", "0.50", "0.50"]
+
+
+def _whole(cell: Cell, *sizes: int) -> list[Finished]:
+    """Everything recovered up to some sizes, in two seeds, and all but one sample beyond."""
+    return [
+        measured(replace(cell, batch_size=size), seed, recovered=size - (size not in sizes) * seed)
+        for size in SIZES
+        for seed in range(2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "No audit was measured."),
+        (
+            _whole(CELL),
+            (
+                "No attacker recovered a whole batch in every audit. The highest mean share is "
+                "99.8 % (passive server, MNIST, batch of 256)."
+            ),
+        ),
+        (
+            _whole(CELL, 64, 256),  # 128 breaks the row: not "up to 256"
+            "A passive server recovers every sample of batches of up to 64 (MNIST, 1,000 neurons).",
+        ),
+        (
+            [*_whole(CELL, 64), *_whole(SOLITON, 64, 128)],
+            (
+                "A passive server recovers every sample of batches of up to 64 (MNIST, 1,000 "
+                "neurons), an active server of up to 128 (MNIST, 1,000 neurons; Soliton-Data, "
+                "mirrored)."
+            ),
+        ),
+        (
+            [*_whole(CELL), *_whole(SOLITON, 64)],
+            (
+                "An active server recovers every sample of batches of up to 64 (MNIST, 1,000 "
+                "neurons; Soliton-Data, mirrored)."
+            ),
+        ),
+    ],
+    ids=["nothing", "none whole", "a gap", "both", "active only"],
+)
+def test_the_lead_says_what_was_found(rows: list[Finished], sentence: str) -> None:
+    assert lead(over_seeds(rows)) == sentence
+
+
+def test_the_row_cascade_is_a_method_of_its_own() -> None:
+    rows = [*_whole(CELL, 64), *_whole(replace(CELL, effort=1.0), 64, 128)]
+    groups = over_seeds(rows)
+    assert lead(groups) == (
+        "A passive server with the row cascade recovers every sample of batches of up to 128 "
+        "(MNIST, 1,000 neurons)."
+    )
+    (panel,) = line_panels(groups)
+    assert [line.method for line in panel.lines] == [
+        "passive server",
+        "passive server with the row cascade",
+    ]
+    assert [line.has_rows for line in panel.lines] == [False, True]
+    said = "the row cascade was not run"
+    assert said not in sweep_html(Results(rows, [], {}, []))
+    assert said in sweep_html(Results(_whole(CELL), [], {}, []))
 
 
 ODD = "<script>alert(1)</script>"
@@ -117,7 +188,9 @@ def file(tmp_path: Path) -> Path:
 def test_it_is_sound_in_a_browser(browser: Browser, file: Path, size: ViewportSize) -> None:
     context = browser.new_context(viewport=size, color_scheme="light", bypass_csp=True)
     shown = Opened(context.new_page(), file)
-    assert "were rebuilt, over 18 audits" in shown.page.inner_text("h1")
+    assert "No attacker recovered a whole batch" in shown.page.inner_text("h1")
+    assert "18 audits of one gradient each" in shown.page.inner_text("header")
+    assert "share of the batch recovered" in shown.page.inner_text("#by-size")
     for details in shown.page.query_selector_all("summary"):
         details.click()
     assert shown.page.evaluate("document.documentElement.scrollWidth") <= size["width"]

@@ -47,7 +47,7 @@ def board(
     found = audited(dataset, design, batch_size=batch_size, neurons=neurons, seed=seed)
     drawn = Board(found)
     last = int(drawn.rounds.max())
-    removed = [drawn.removed(number) for number in range(1, last + 1)]
+    removed = [drawn.recovered(number) for number in range(1, last + 1)]
     replayed = np.bincount(found.exposure.rounds.numpy(), minlength=1)[1:].tolist()
     total = sum(removed)
     caption = with_notes(
@@ -80,8 +80,8 @@ def board(
         )
         drawn.draw(axes, number, dot=2.5)
         if number:
-            title = f"round {number}: {drawn.removed(number)} removed"
-            below = f"{drawn.gone(number)} of {batch_size} gone"
+            title = f"round {number}: {drawn.recovered(number)} removed"
+            below = f"{drawn.known(number)} of {batch_size} gone"
         else:
             title, below = "start", f"{counted(batch_size, 'sample')}, atypical right"
         axes.set_title(title, size=LETTERS, pad=3)

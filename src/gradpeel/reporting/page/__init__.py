@@ -12,7 +12,7 @@ Example:
     >>> batch = draw_batch(data, 4)
     >>> model = mlp(64, 10, (200,), rng=np.random.default_rng(0), sample_shape=(8, 8))
     >>> page = gp.report(gp.audit(model, batch.x, batch.y), data)
-    >>> "All 4 samples were rebuilt exactly" in page.html
+    >>> "All 4 samples were recovered from one gradient" in page.html
     True
 """
 

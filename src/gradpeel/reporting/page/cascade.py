@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gradpeel.audit import Audit
 from gradpeel.reporting.matching import evenly, found_at, rounds_of
 from gradpeel.reporting.page.payload import Cascade, Step
+from gradpeel.reporting.tally import Way, ways
 
 __all__ = ["cascade_of", "packed", "unpacked"]
 
@@ -18,7 +19,7 @@ MOST_BYTES = 1_500_000
 
 
 def cascade_of(audit: Audit) -> Cascade:
-    """The grid of an audit, densest neurons first and most atypical samples last.
+    """The grid of an audit, most active neurons first and most atypical samples last.
 
     Degrees take the copies of a sample for one, as peeling does.
     """
@@ -42,7 +43,7 @@ def cascade_of(audit: Audit) -> Cascade:
         neurons=tuple(neurons.tolist()),
         samples=tuple(samples.tolist()),
         bits=packed(grid[neurons][:, samples]),
-        falls=tuple(rounds[samples].tolist()),
+        rounds=tuple(rounds[samples].tolist()),
         copies=tuple(is_copy[samples].tolist()),
         sources=tuple(row_of.get(read_from[place], -1) if place >= 0 else -1 for place in places),
         steps=tuple(_steps(audit, grid, rounds, is_copy)),
@@ -52,27 +53,31 @@ def cascade_of(audit: Audit) -> Cascade:
 def _steps(
     audit: Audit, grid: NDArray[np.bool_], rounds: NDArray[np.int64], is_copy: NDArray[np.bool_]
 ) -> list[Step]:
-    tested = {round_.number: round_.distinct for round_ in audit.recovery.trace if round_.certified}
+    trace = {round_.number: round_ for round_ in audit.recovery.trace if round_.certified}
+    by_rows = np.array([way is Way.ROWS for way in ways(audit)])
     steps = []
     for number in range(int(rounds.max()) + 1):
-        live = (rounds == 0) | (rounds > number)
-        degrees = grid[:, live & ~is_copy].sum(axis=1)
+        left = (rounds == 0) | (rounds > number)
+        degrees = grid[:, left & ~is_copy].sum(axis=1)
         fired = degrees[degrees > 0]
+        recovered = (rounds == number) & (rounds > 0)
         steps.append(
             Step(
-                fallen=int((rounds == number).sum()) if number else 0,
-                live=int(live.sum()),
+                recovered=int(recovered.sum()),
+                by_rows=int((recovered & by_rows).sum()),
+                left=int(left.sum()),
                 singletons=int((degrees == 1).sum()),
                 silent=int((degrees == 0).sum()),
                 degree=float(fired.mean()) if fired.size else 0.0,
-                tested=tested.get(number, 0),
+                tested=trace[number].distinct if number in trace else 0,
+                residual=float(trace[number].left) if number in trace else 1.0,
             )
         )
     return steps
 
 
 def packed(grid: NDArray[np.bool_]) -> str:
-    """A grid as base64, a bit a cell; every row begins a new byte.
+    """A grid as base64, one bit per cell; every row begins a new byte.
 
     Example:
         >>> packed(np.array([[True, False, True], [False, False, True]]))
@@ -85,7 +90,7 @@ def unpacked(bits: str, rows: int, columns: int) -> NDArray[np.bool_]:
     """The grid that was packed.
 
     Raises:
-        ValueError: the bits are no base64, or not as many as the shape asks for.
+        ValueError: the bits are not base64, or not as many as the shape asks for.
 
     Example:
         >>> unpacked('oCA=', 2, 3).tolist()

@@ -1,4 +1,4 @@
-"""Where the marks of the page's charts stand: numbers for the template, which draws them as SVG.
+"""Places of the marks in the page's charts: numbers for the template, which draws them as SVG.
 
 Charts have no script: they look the same on paper and with scripts switched off.
 
@@ -16,14 +16,27 @@ from dataclasses import dataclass
 
 from gradpeel.reporting.page.payload import Risk
 
-__all__ = ["Bar", "Bars", "Dot", "Scatter", "bars", "degree_bars", "probability_bars", "scatter"]
+__all__ = [
+    "Bar",
+    "Bars",
+    "Curve",
+    "Dot",
+    "Scatter",
+    "bars",
+    "degree_bars",
+    "probability_bars",
+    "residual_curve",
+    "scatter",
+]
 
 WIDTH, HEIGHT = 400.0, 200.0
 """Of the plotting area of a chart, in the units of its SVG."""
 MOST_DOTS = 3000
 TICKS = 4
 APART = 0.82
-"""Share of the height for the rounds; what is left is for samples that were not rebuilt."""
+"""Share of the height for the rounds; the rest is for samples that were not recovered."""
+LOWEST = 1e-18
+"""Residuals below it are drawn there: no double tells them from zero."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +59,11 @@ class Bars:
 
 @dataclass(frozen=True)
 class Dot:
-    """One sample: where it stands, and what is said about it."""
+    """One sample: its place in the chart, and what became of it."""
 
     x: float
     y: float
-    rebuilt: bool
+    is_recovered: bool
     sample: int
 
 
@@ -60,6 +73,16 @@ class Scatter:
 
     dots: tuple[Dot, ...]
     lines: tuple[tuple[float, str], ...]
+    ticks: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with marks: its points as SVG writes them, and the names along both axes."""
+
+    points: str
+    marks: tuple[tuple[float, float], ...]
+    names: tuple[tuple[float, str], ...]
     ticks: tuple[tuple[float, str], ...]
 
 
@@ -139,7 +162,7 @@ def _round_numbers(highest: float) -> list[float]:
 def scatter(risk: Risk) -> Scatter:
     """Lay out atypicality, on a logarithmic axis, against the round of recovery.
 
-    Those that were not rebuilt stand on a line of their own, at the bottom.
+    Those that were not recovered have a line of their own at the bottom.
     """
     last = max(risk.rounds)
     positive = [value for value in risk.atypicality if value > 0]
@@ -159,14 +182,14 @@ def scatter(risk: Risk) -> Scatter:
     dots = []
     for sample in range(0, len(risk.rounds), every):
         number = risk.rounds[sample]
-        # Many samples share a round: spread them over its height, the same way every time.
+        # Many samples share a round: spread them over its height, always in the same way.
         spread = (sample * 0.618034 % 1 - 0.5) * min(step * 0.7, 24)
         y = round(down(number) + spread, 2)
         dots.append(Dot(across(risk.atypicality[sample]), y, number > 0, sample))
     numbers = range(1, last + 1, -(-last // 8)) if last else range(0)
     lines = [(round(down(number), 2), f"round {number}") for number in numbers]
     if 0 in risk.rounds:
-        lines.append((round(down(0), 2), "not rebuilt"))
+        lines.append((round(down(0), 2), "not recovered"))
     return Scatter(
         dots=tuple(dots),
         lines=tuple(lines),
@@ -185,3 +208,37 @@ def _decades(low: float, high: float) -> list[float]:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def residual_curve(residuals: Sequence[float]) -> Curve | None:
+    """Lay out the residual after each round, on a logarithmic axis; None without a round.
+
+    Args:
+        residuals: of the start and of each round, relative to the update's.
+    """
+    if len(residuals) < 2:
+        return None
+    powers = [math.log10(max(value, LOWEST)) for value in residuals]
+    top, bottom = max(math.ceil(max(powers)), 0), min(math.floor(min(powers)), -1)
+    step = WIDTH / len(powers)
+
+    def down(power: float) -> float:
+        return round(HEIGHT * (top - power) / (top - bottom), 2)
+
+    marks = tuple(
+        (round((place + 0.5) * step, 2), down(power)) for place, power in enumerate(powers)
+    )
+    every, apart = -(-len(powers) // 12), -(-(top - bottom) // TICKS)
+    return Curve(
+        points=" ".join(f"{x},{y}" for x, y in marks),
+        marks=marks,
+        names=tuple(
+            (x, str(place) if place else "start")
+            for place, (x, _) in enumerate(marks)
+            if place % every == 0
+        ),
+        ticks=tuple(
+            (down(power), f"1e{power}" if power else "1")
+            for power in range(top, bottom - 1, -apart)
+        ),
+    )

@@ -1,6 +1,6 @@
 """Everything the page of an audit shows, as plain values that JSON can hold.
 
-The page is made from a `Payload` and nothing else, so it can be made again from the file that an
+The page is made from a `Payload` and nothing else, so it can be regenerated from the file that an
 audit left (see `gradpeel.reporting.page.reading`), without the model and without the data.
 
 Samples are in it only where they were asked for. Without them it holds counts, rounds, certificates
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+
+from gradpeel.reporting.tally import Tally
 
 __all__ = [
     "VERSION",
@@ -24,10 +26,11 @@ __all__ = [
     "Sample",
     "Step",
     "Story",
+    "Variation",
 ]
 
-VERSION = 1
-"""Of the file format; a page is rebuilt from this one only."""
+VERSION = 2
+"""Of the file format; a page is regenerated from this one only."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +51,31 @@ class Count:
 
 @dataclass(frozen=True)
 class Story:
-    """What a reader is told in words.
+    """What the page says in words.
 
     Attributes:
         verdict: the result in one sentence.
-        who: who could do it.
-        sure: how sure it is.
-        limits: what was not shown.
-        advice: what to do next, a sentence each.
-        warnings: what does not fit together, a sentence each.
-        scene: how the round was set up.
-        trust: the evidence, and how it stands against the truth.
-        missing: what became of the samples that were not rebuilt.
-        comparison: how many samples other readings of the gradient get.
-        note: what is odd about the comparison; empty where nothing is.
+        severity: how bad that is: a name and a sentence.
+        who: who can do this.
+        confidence: what the certificates rest on, and how they compare with the real data.
+        limits: what the audit does not show.
+        advice: what to do next, one sentence each.
+        warnings: what does not fit together, one sentence each.
+        setup: how the round was set up.
+        trust: the evidence in detail.
+        missing: what became of the samples that were not recovered.
+        comparison: how many samples each step of the attack adds up to, last the peeling bound.
+        note: what needs an explanation in the comparison; empty where nothing does.
     """
 
     verdict: str
+    severity: Fact
     who: tuple[Fact, ...]
-    sure: tuple[Fact, ...]
+    confidence: tuple[Fact, ...]
     limits: str
     advice: tuple[str, ...]
     warnings: tuple[str, ...]
-    scene: tuple[Fact, ...]
+    setup: tuple[Fact, ...]
     trust: tuple[Fact, ...]
     missing: tuple[Fact, ...]
     comparison: tuple[Count, ...]
@@ -79,13 +84,13 @@ class Story:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What speaks for one rebuilt sample.
+    """What supports one recovered sample.
 
     Attributes:
         neuron: the neuron it was read from.
-        equations: how many equations it meets.
+        equations: how many equations it satisfies.
         score: weight of evidence, in decimal digits.
-        residual: worst relative mismatch over the equations.
+        residual: largest relative mismatch over the equations.
         estimate: the decoder's own estimate of the error, relative to the size of an entry.
         evidence: the kinds of evidence.
     """
@@ -104,33 +109,41 @@ class Sample:
 
     Attributes:
         index: its place in the batch.
+        way: how it was read, in words: one of `gradpeel.reporting.tally.Way`.
         outcome: what became of it, in words.
-        round: the round it was rebuilt in; 0 where it was not.
+        round: the round it was recovered in; 0 where it was not.
         risk: its rank, 0 for the sample most at risk: by round, then by atypicality.
         atypicality: sum of 1 / p_j over the neurons it fires.
-        copies: how often it stands in the batch.
-        error: largest absolute error of an entry; None where it was not rebuilt.
-        certificate: what speaks for it; None where it was not rebuilt.
-        label: what its label is called; None where it has none, or samples are left out.
-        mistaken: the label it was taken for, where that is another.
-        original: place of its picture in `Payload.pictures`, where samples are pictures.
-        rebuilt: place of the picture that was rebuilt.
-        values: its features, where samples are no pictures; the first of them where there are many.
-        found: the features that were rebuilt.
+        copies: how often it occurs in the batch.
+        error: largest absolute error of an entry; None where it was not recovered.
+        psnr: peak signal-to-noise ratio in decibels; None where it is no picture, was not recovered
+            or is equal to the original.
+        ssim: structural similarity; None where it is no picture or was not recovered.
+        certificate: what supports it; None where it was not recovered.
+        label: the name of its label; None where it has none, or samples are left out.
+        mistaken: the label it was mistaken for, where that is another.
+        original: place of its picture in `Payload.pictures`: the sample itself, or, of a record
+            with many features, its profile.
+        recovered: place of the picture that was recovered.
+        values: its features, where samples are not pictures; only the first where there are many.
+        found: the features that were recovered.
     """
 
     index: int
+    way: str
     outcome: str
     round: int
     risk: int
     atypicality: float
     copies: int
     error: float | None
+    psnr: float | None
+    ssim: float | None
     certificate: Certificate | None
     label: str | None
     mistaken: str | None
     original: int | None
-    rebuilt: int | None
+    recovered: int | None
     values: tuple[float, ...]
     found: tuple[float, ...]
 
@@ -140,31 +153,36 @@ class Step:
     """The state after one round of the cascade; step 0 is the start.
 
     Attributes:
-        fallen: samples that fell in this round, copies counted one by one.
-        live: samples that are left.
-        singletons: neurons that one sample alone still fires.
-        silent: neurons that no sample left fires.
-        degree: mean degree of the neurons that some sample left fires.
+        recovered: samples recovered in this round, copies counted one by one.
+        by_rows: how many of them the row cascade recovered.
+        left: samples that are left.
+        singletons: neurons that exactly one remaining sample fires.
+        silent: neurons that no remaining sample fires.
+        degree: mean degree of the neurons that some remaining sample fires.
         tested: distinct candidates that the decoder tested in this round.
+        residual: norm of what is left of the bias gradient, relative to the update's.
     """
 
-    fallen: int
-    live: int
+    recovered: int
+    by_rows: int
+    left: int
     singletons: int
     silent: int
     degree: float
     tested: int
+    residual: float
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """The activation grid in drawing order, and when its columns fall.
+    """The activation grid in drawing order, and when its columns are recovered.
 
     Attributes:
-        neurons: the neuron of each row, densest first; of a very large layer evenly spaced ones.
+        neurons: the neuron of each row, most active first; of a very large layer evenly spaced
+            ones.
         samples: the sample of each column, most atypical last.
-        bits: the grid row by row, a bit each, every row padded to whole bytes, as base64.
-        falls: for each column the round in which its sample falls; 0 for never.
+        bits: the grid row by row, one bit per cell, every row padded to whole bytes, as base64.
+        rounds: for each column the round in which its sample is recovered; 0 for never.
         copies: for each column whether it repeats a sample of another column.
         sources: for each column the row it was read from; -1 where there is none.
         steps: the state before the first round and after each.
@@ -173,7 +191,7 @@ class Cascade:
     neurons: tuple[int, ...]
     samples: tuple[int, ...]
     bits: str
-    falls: tuple[int, ...]
+    rounds: tuple[int, ...]
     copies: tuple[bool, ...]
     sources: tuple[int, ...]
     steps: tuple[Step, ...]
@@ -185,7 +203,7 @@ class Risk:
 
     Attributes:
         atypicality: of every sample of the batch.
-        rounds: the round each was rebuilt in; 0 for those that were not.
+        rounds: the round each was recovered in; 0 for those that were not.
         degrees: how many neurons have degree 0, 1, ..., B.
         target: how many the design aims at, for degrees 1, ..., B; empty where it aims at none.
     """
@@ -201,14 +219,31 @@ class Mosaic:
     """Where each sample stands in a picture of the whole batch.
 
     Attributes:
+        is_photograph: whether the samples are tiles of one picture.
         columns: pictures in a row.
         rows: rows of pictures.
         places: for each of `Payload.samples` its place, row by row.
     """
 
+    is_photograph: bool
     columns: int
     rows: int
     places: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Variation:
+    """The same audit with one thing changed.
+
+    Attributes:
+        name: what was changed.
+        read: samples that could be read, with or without proof.
+        batch_size: samples in its batch.
+    """
+
+    name: str
+    read: int
+    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -218,27 +253,38 @@ class Payload:
     Attributes:
         version: of the file format.
         made_with: the version of gradpeel.
-        data: what the data is called.
+        date: when the report was made, such as 2026-03-31.
+        data: the name of the data.
+        setting: what was tested: names and short values.
+        command: the command that repeats the audit; empty where there is none.
+        hashes: SHA-256 of model and update.
+        variations: the same audit with one thing changed, where that was run.
         batch_size: samples in the batch.
         all_neurons: neurons of the target.
-        recovered: samples rebuilt.
+        tally: how many samples were read in which way.
         with_samples: whether samples and labels are shown.
         story: the words.
         cascade: the activation grid.
         risk: atypicality and degrees.
         samples: those the page lists; of a very large batch evenly spaced ones.
-        features: names of the features, where samples are no pictures.
+        features: names of the features, where samples are not pictures.
         all_features: number of features of a sample.
+        in_units: whether values are in the units they were measured in.
         pictures: PNG files as data URIs, no two the same.
-        mosaic: the picture of the whole batch; None where samples are no pictures.
+        mosaic: the picture of the whole batch; None where samples are not pictures.
     """
 
     version: int
     made_with: str
+    date: str
     data: str
+    setting: tuple[Fact, ...]
+    command: str
+    hashes: tuple[Fact, ...]
+    variations: tuple[Variation, ...]
     batch_size: int
     all_neurons: int
-    recovered: int
+    tally: Tally
     with_samples: bool
     story: Story
     cascade: Cascade
@@ -246,6 +292,7 @@ class Payload:
     samples: tuple[Sample, ...]
     features: tuple[str, ...]
     all_features: int
+    in_units: bool
     pictures: tuple[str, ...]
     mosaic: Mosaic | None
 
@@ -265,7 +312,7 @@ class Payload:
                 label=None,
                 mistaken=None,
                 original=None,
-                rebuilt=None,
+                recovered=None,
                 values=(),
                 found=(),
             )

@@ -7,6 +7,7 @@ Formal guarantees, for a payload that is returned:
 - Every place it points at exists: pictures, rows, columns, rounds, features.
 - Every picture is a data URI of a PNG file and nothing else, so that a page cannot be made to ask
   for anything elsewhere.
+- Every sample is counted once.
 - The file was at most `LARGEST` bytes.
 
 What the texts say is not checked: they are shown as they are, escaped, on a page that runs no
@@ -19,7 +20,7 @@ import json
 import math
 import re
 import types
-from dataclasses import fields, is_dataclass
+from dataclasses import astuple, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -27,6 +28,7 @@ from gradpeel.errors import InputError
 from gradpeel.files import check_path
 from gradpeel.reporting.page.cascade import unpacked
 from gradpeel.reporting.page.payload import VERSION, Payload
+from gradpeel.reporting.tally import Way
 
 __all__ = ["LARGEST", "payload_from", "read_payload"]
 
@@ -74,9 +76,9 @@ def payload_from(values: object) -> Payload:
         InputError: a value breaks a rule; the line names its place.
 
     Example:
-        >>> payload_from({"version": 2})
+        >>> payload_from({"version": 1})
         Traceback (most recent call last):
-        gradpeel.errors.InputError: version=2: expected 1, the version that this gradpeel reads
+        gradpeel.errors.InputError: version=1: expected 2, the version that this gradpeel reads
     """
     if isinstance(values, dict) and values.get("version") != VERSION:
         found = repr(values.get("version"))[:40]
@@ -140,16 +142,15 @@ def _check(payload: Payload) -> None:
     cascade, risk = payload.cascade, payload.risk
     columns, steps = len(cascade.samples), len(cascade.steps)
     _expect(payload.batch_size >= 1, "page.batch_size", "at least 1")
-    _expect(0 <= payload.recovered <= payload.batch_size, "page.recovered", "0 to the batch size")
     _expect(columns == payload.batch_size, "page.cascade.samples", "a column for each sample")
     _expect(steps >= 1, "page.cascade.steps", "the start at least")
     _expect(len(cascade.neurons) >= 1, "page.cascade.neurons", "a row at least")
     _within(cascade.samples, columns, "page.cascade.samples")
     _within(cascade.neurons, payload.all_neurons, "page.cascade.neurons")
-    _within(cascade.falls, steps, "page.cascade.falls")
+    _within(cascade.rounds, steps, "page.cascade.rounds")
     _within(cascade.sources, len(cascade.neurons), "page.cascade.sources", first=-1)
     for name, held in (
-        ("cascade.falls", cascade.falls),
+        ("cascade.rounds", cascade.rounds),
         ("cascade.copies", cascade.copies),
         ("cascade.sources", cascade.sources),
         ("risk.atypicality", risk.atypicality),
@@ -159,7 +160,7 @@ def _check(payload: Payload) -> None:
     try:
         unpacked(cascade.bits, len(cascade.neurons), columns)
     except ValueError:
-        raise InputError("page.cascade.bits: expected the grid as base64, a bit a cell") from None
+        raise InputError("page.cascade.bits: expected base64, one bit per cell") from None
     _within(risk.rounds, steps, "page.risk.rounds")
     _within(risk.degrees, payload.all_neurons + 1, "page.risk.degrees")
     _expect(len(risk.degrees) == columns + 1, "page.risk.degrees", f"{columns + 1} entries")
@@ -167,9 +168,13 @@ def _check(payload: Payload) -> None:
     for name, values in (("atypicality", risk.atypicality), ("target", risk.target)):
         in_range = all(0 <= value <= LARGEST_VALUE for value in values)
         _expect(in_range, f"page.risk.{name}", f"numbers from 0 to {LARGEST_VALUE:g}")
-    _expect(len(payload.story.comparison) == 5, "page.story.comparison", "5 entries")
-    counts = [one.number for one in payload.story.comparison]
-    _within(counts, columns + 1, "page.story.comparison")
+    _within([one.number for one in payload.story.comparison], columns + 1, "page.story.comparison")
+    counts = astuple(payload.tally)
+    _expect(min(counts) >= 0, "page.tally", "counts")
+    for place, other in enumerate(payload.variations):
+        is_share = 0 <= other.read <= other.batch_size and other.batch_size >= 1
+        _expect(is_share, f"page.variations[{place}]", "0 to all samples of a batch")
+    _expect(sum(counts) == payload.batch_size, "page.tally", "every sample counted once")
     for place, picture in enumerate(payload.pictures):
         matches = _PICTURE.fullmatch(picture) is not None
         _expect(matches, f"page.pictures[{place}]", "a PNG file as a data URI")
@@ -181,8 +186,9 @@ def _check_samples(payload: Payload) -> None:
         where = f"page.samples[{place}]"
         _within([sample.index, sample.risk], payload.batch_size, f"{where}.index or .risk")
         _within([sample.round], len(payload.cascade.steps), f"{where}.round")
-        pointed = [held for held in (sample.original, sample.rebuilt) if held is not None]
-        _within(pointed, len(payload.pictures), f"{where}.original or .rebuilt")
+        _expect(sample.way in list(Way), f"{where}.way", f"one of {', '.join(Way)}")
+        pointed = [held for held in (sample.original, sample.recovered) if held is not None]
+        _within(pointed, len(payload.pictures), f"{where}.original or .recovered")
         for values in (sample.values, sample.found):
             fits = len(values) in (0, len(payload.features))
             _expect(fits, f"{where}.values or .found", "a number for each feature")

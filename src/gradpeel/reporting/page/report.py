@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import tempfile
 import webbrowser
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
@@ -21,7 +23,7 @@ from gradpeel.reporting.page.render import render
 __all__ = ["PAGE", "VALUES", "Report", "report"]
 
 PAGE, VALUES = "report.html", "report.json"
-"""What a report is called in a directory of results, and what it can be made from again."""
+"""File names of a report in a directory of results, and of what it can be regenerated from."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +41,7 @@ class Report:
         >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
         >>> page = gp.report(gp.audit(model, torch.rand(8, 30), torch.arange(8) % 2))
         >>> page
-        Report(All 8 samples were rebuilt exactly, with labels, from one gradient.)
+        Report(All 8 samples were recovered from one gradient, with their labels, to ... digits.)
         >>> page.html.startswith("<!doctype html>")
         True
     """
@@ -47,23 +49,31 @@ class Report:
     payload: Payload
 
     @classmethod
-    def of(cls, audit: Audit, dataset: Dataset | None = None, *, samples: bool = True) -> Report:
+    def of(
+        cls,
+        audit: Audit,
+        dataset: Dataset | None = None,
+        *,
+        samples: bool = True,
+        command: str = "",
+        compared: Mapping[str, Audit] = MappingProxyType({}),
+    ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
         Raises:
-            InputError: what is to be reported is no audit.
+            InputError: `audit` is not an audit.
         """
         given: object = audit
         if not isinstance(given, Audit):
             raise InputError(f"audit of type {type(given).__name__}: expected a gradpeel.Audit")
-        return cls(gather(audit, dataset, samples=samples))
+        return cls(gather(audit, dataset, samples=samples, command=command, compared=compared))
 
     @classmethod
     def read(cls, path: Path) -> Report:
         """Make a report from the `report.json` that an audit left; the file need not be trusted.
 
         Raises:
-            InputError: the file cannot be read or is no such file.
+            InputError: the file cannot be read or is not such a file.
         """
         return cls(read_payload(path))
 
@@ -86,7 +96,7 @@ class Report:
         return written
 
     def files(self) -> dict[str, bytes]:
-        """The page and what it can be made from again, by file name."""
+        """The page and what it can be regenerated from, by file name."""
         return {PAGE: self.html.encode(), VALUES: f"{self.payload.to_json()}\n".encode()}
 
     def open(self, path: Path | str | None = None) -> Path:
@@ -112,18 +122,28 @@ class Report:
         )
 
 
-def report(audit: Audit, dataset: Dataset | None = None, *, samples: bool = True) -> Report:
+def report(
+    audit: Audit,
+    dataset: Dataset | None = None,
+    *,
+    samples: bool = True,
+    command: str = "",
+    compared: Mapping[str, Audit] = MappingProxyType({}),
+) -> Report:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
     Args:
         audit: what `gradpeel.audit` found.
-        dataset: where its batch comes from: says what the data, its labels and its features are
-            called; without it they are numbered.
-        samples: whether to show samples, rebuilt ones and labels. They are personal data, and an
-            audit runs on data you own.
+        dataset: where its batch comes from: names the data, its labels and its features and knows
+            their units; without it they are numbered.
+        samples: whether to show samples, original and recovered, and labels. They are personal
+            data, and an audit runs on data you own.
+        command: the command that repeats the audit, shown with a button to copy it.
+        compared: the same audit with one thing changed, by the name of the change, such as
+            "float32"; the first screen shows their shares side by side.
 
     Raises:
-        InputError: what is to be reported is no audit.
+        InputError: `audit` is not an audit.
 
     Example:
         >>> import torch
@@ -135,4 +155,4 @@ def report(audit: Audit, dataset: Dataset | None = None, *, samples: bool = True
         >>> gp.report(found, samples=False).payload.samples[0].label is None
         True
     """
-    return Report.of(audit, dataset, samples=samples)
+    return Report.of(audit, dataset, samples=samples, command=command, compared=compared)

@@ -25,12 +25,12 @@ from types import MappingProxyType
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gradpeel.reporting.words import percent
+from gradpeel.reporting.words import percent, scientific
 
 __all__ = ["embedded", "fill"]
 
 PACKAGE = "gradpeel.reporting.page"
-_SMALL = re.compile(r"\d(?:\.\d+)?e-\d+")
+_POWER = re.compile(r"(\d(?:\.\d+)?)e([+-])0?(\d+)")
 
 
 def fill(
@@ -104,10 +104,17 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = percent
-    environment.filters["unbroken"] = _unbroken
+    environment.filters["scientific"] = scientific
+    environment.filters["typeset"] = _typeset
     return environment
 
 
-def _unbroken(text: str) -> Markup:
-    """Escape a sentence, and keep its numbers on one line: browsers break 1e-09 at its minus."""
-    return Markup(_SMALL.sub(r'<span class="nb">\g<0></span>', str(escape(text))))  # noqa: S704
+def _typeset(text: str) -> Markup:
+    """Escape a sentence and write its powers of ten as people do: 1.5e-09 as 1.5 x 10 to the -9."""
+
+    def power(found: re.Match[str]) -> str:
+        digits, sign, exponent = found.groups()
+        minus = "\N{MINUS SIGN}" if sign == "-" else ""
+        return f'<span class="nb">{digits} × 10<sup>{minus}{exponent}</sup></span>'
+
+    return Markup(_POWER.sub(power, str(escape(text))))  # noqa: S704 -- escaped above

@@ -1,4 +1,4 @@
-"""Where the marks of a sweep's charts stand: numbers for the template, which draws them as SVG.
+"""Places of the marks in a sweep's charts: numbers for the template, which draws them as SVG.
 
 Example:
     >>> panels = line_panels([])
@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gradpeel.datasets.standard import STANDARD
-from gradpeel.paper.colours import sequential
 from gradpeel.paper.published import published_rates
+from gradpeel.reporting.page.sweep_words import dataset_name, grouped, method_name, setting_name
+from gradpeel.reporting.words import short
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.summary import Estimate, Group
 
@@ -21,18 +22,23 @@ __all__ = ["HeatMap", "Line", "Mark", "Panel", "heat_maps", "line_panels", "nois
 
 WIDTH, HEIGHT = 400.0, 200.0
 """Of the plotting area of a chart, in the units of its SVG."""
-ROOM, ROW = 46.0, 24.0
+COLUMN, ROW = 46.0, 24.0
 """Of one cell of a heat map."""
+STRONGEST = 0.85
+"""Opacity of a cell in which everything was recovered: its number must stay readable."""
+SPREAD = 8.0
+"""Width over which the seeds of a mark are spread."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One point of a line: where it stands, the ends of its interval, and the numbers."""
+    """One point of a line: its place, the ends of its interval, its seeds, and the numbers."""
 
     x: float
     y: float
     low: float
     high: float
+    seeds: tuple[tuple[float, float], ...]
     name: str
     ours: Estimate
     bound: float
@@ -45,15 +51,12 @@ class Line:
 
     method: str
     kind: str
+    is_mirrored: bool
+    has_rows: bool
     marks: tuple[Mark, ...]
     ours: str
     bound: str
     published: str
-
-    @property
-    def is_mirrored(self) -> bool:
-        """Are its weights mirrored? Those get another mark."""
-        return self.method.endswith("-Mir")
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,22 @@ class Panel:
 
     @property
     def has_published(self) -> bool:
-        """Is there a line of the paper's in it?"""
+        """Does it hold a line of the paper's?"""
         return any(line.published for line in self.lines)
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Rates by method and batch size, as coloured cells."""
+    """Rates by method and batch size: the text and the opacity of each cell."""
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[tuple[str, str] | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[tuple[str, float] | None, ...]], ...]
 
     @property
     def width(self) -> float:
         """Of the drawing."""
-        return ROOM * len(self.columns)
+        return COLUMN * len(self.columns)
 
     @property
     def height(self) -> float:
@@ -91,28 +94,32 @@ class HeatMap:
 
 
 def line_panels(groups: Sequence[Group]) -> list[Panel]:
-    """Recovery against batch size: a chart for each data set and setting, a line a method."""
-    return _panels(groups, lambda cell: cell.batch_size, lambda cell: cell.variant, "batch size")
+    """Recovery by batch size: one chart per data set and setting, one line per method."""
+    return _panels(groups, lambda cell: cell.batch_size, _title, "batch size")
 
 
 def noise_panels(groups: Sequence[Group]) -> list[Panel]:
-    """Recovery against noise, where a sweep has several: a chart for data set and batch size."""
+    """Recovery by noise, where a sweep has several: one chart per data set and batch size."""
     if len({group.cell.noise for group in groups}) < 2:
         return []
 
-    def rest(cell: Cell) -> str:
-        return f"B={cell.batch_size}, {cell.variant.split(' noise')[0]}"
+    def title(cell: Cell) -> str:
+        setting = setting_name(cell, noise=False)
+        return f"{dataset_name(cell)}, batch of {cell.batch_size:,}, {setting}"
 
-    return _panels(groups, lambda cell: cell.noise, rest, "noise on the update")
+    panels = _panels(groups, lambda cell: cell.noise, title, "noise on the update")
+    return [panel for panel in panels if len(panel.ticks) > 1]
 
 
 def heat_maps(groups: Sequence[Group]) -> list[HeatMap]:
-    """Recovery by method and batch size: a map for each data set and setting."""
+    """Recovery by method and batch size: one map per data set and setting."""
     maps = []
-    for title, members in _grouped(groups, lambda cell: cell.variant).items():
+    for title, members in grouped(groups, _title).items():
         sizes = sorted({group.cell.batch_size for group in members})
-        methods = list(dict.fromkeys(group.cell.method for group in members))
-        held = {(group.cell.method, group.cell.batch_size): group.ours.mean for group in members}
+        methods = list(dict.fromkeys(method_name(group.cell) for group in members))
+        held = {
+            (method_name(group.cell), group.cell.batch_size): group.ours.mean for group in members
+        }
         rows = tuple(
             (method, tuple(_shade(held.get((method, size))) for size in sizes))
             for method in methods
@@ -121,36 +128,32 @@ def heat_maps(groups: Sequence[Group]) -> list[HeatMap]:
     return maps
 
 
-def _shade(rate: float | None) -> tuple[str, str] | None:
-    return None if rate is None else (f"{rate:.2f}", sequential(rate))
+def _title(cell: Cell) -> str:
+    return f"{dataset_name(cell)}, {setting_name(cell)}"
 
 
-def _grouped(groups: Sequence[Group], rest: Callable[[Cell], str]) -> dict[str, list[Group]]:
-    found: dict[str, list[Group]] = {}
-    for group in groups:
-        found.setdefault(f"{group.cell.dataset}, {rest(group.cell)}", []).append(group)
-    return found
+def _shade(rate: float | None) -> tuple[str, float] | None:
+    return None if rate is None else (f"{rate:.2f}", round(STRONGEST * rate, 3))
 
 
 def _panels(
     groups: Sequence[Group],
     across: Callable[[Cell], float],
-    rest: Callable[[Cell], str],
+    title: Callable[[Cell], str],
     below: str,
 ) -> list[Panel]:
     panels = []
-    for title, members in _grouped(groups, rest).items():
+    for name, members in grouped(groups, title).items():
         values = sorted({across(group.cell) for group in members})
         # Equal steps: batch sizes and noises both grow by factors.
         step = WIDTH / max(len(values), 1)
         places = {value: round((at + 0.5) * step, 2) for at, value in enumerate(values)}
-        methods = dict.fromkeys(group.cell.method for group in members)
         lines = tuple(
-            _line(method, [g for g in members if g.cell.method == method], across, places)
-            for method in methods
+            _line(method, of_method, across, places)
+            for method, of_method in grouped(members, method_name).items()
         )
-        ticks = tuple((places[value], f"{value:g}") for value in values)
-        panels.append(Panel(title, below, lines, ticks))
+        ticks = tuple((places[value], short(value)) for value in values)
+        panels.append(Panel(name, below, lines, ticks))
     return panels
 
 
@@ -166,7 +169,8 @@ def _line(
             y=_height(group.ours.mean),
             low=_height(group.ours.low),
             high=_height(group.ours.high),
-            name=f"{across(group.cell):g}",
+            seeds=tuple(_seeds(places[across(group.cell)], group.rates)),
+            name=short(across(group.cell)),
             ours=group.ours,
             bound=group.bound.mean,
             published=_published(group.cell),
@@ -175,7 +179,9 @@ def _line(
     )
     return Line(
         method=method,
-        kind=method.split("-", maxsplit=1)[0].lower(),
+        kind=members[0].cell.design,
+        is_mirrored=members[0].cell.weights == "mirrored",
+        has_rows=members[0].cell.effort > 0,
         marks=marks,
         ours=_points((mark.x, mark.y) for mark in marks),
         bound=_points((mark.x, _height(mark.bound)) for mark in marks),
@@ -183,6 +189,12 @@ def _line(
             (mark.x, _height(mark.published)) for mark in marks if mark.published is not None
         ),
     )
+
+
+def _seeds(x: float, rates: Sequence[float]) -> Iterable[tuple[float, float]]:
+    """A dot for each seed, side by side; a single seed is its own mean and needs none."""
+    for place, rate in enumerate(rates if len(rates) > 1 else ()):
+        yield round(x + SPREAD * (place / (len(rates) - 1) - 0.5), 2), _height(rate)
 
 
 def _height(rate: float) -> float:

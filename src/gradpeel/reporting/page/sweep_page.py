@@ -1,11 +1,18 @@
-"""The page of a sweep: recovery against batch size and noise, heat maps, and what failed."""
+"""The page of a sweep: what it found, recovery by batch size and noise, and what failed."""
 
 from __future__ import annotations
 
 from gradpeel._version import __version__
 from gradpeel.reporting.page.shell import fill
 from gradpeel.reporting.page.sweep_charts import heat_maps, line_panels, noise_panels
-from gradpeel.reporting.words import counted, percent, printable
+from gradpeel.reporting.page.sweep_words import (
+    dataset_name,
+    lead,
+    method_name,
+    setting_name,
+    whole_batches,
+)
+from gradpeel.reporting.words import counted, printable
 from gradpeel.sweeps import Results
 from gradpeel.sweeps.summary import Group, over_seeds
 
@@ -25,8 +32,9 @@ def sweep_html(results: Results) -> str:
     return fill(
         "sweep.html.j2",
         styles=("sweep.css",),
-        verdict=_verdict(results, groups),
-        facts=_facts(results, groups),
+        verdict=lead(groups),
+        facts=_facts(results),
+        whole=_whole(groups),
         panels=line_panels(groups),
         noises=noise_panels(groups),
         maps=heat_maps(groups),
@@ -36,41 +44,32 @@ def sweep_html(results: Results) -> str:
     )
 
 
-def _verdict(results: Results, groups: list[Group]) -> str:
-    if not groups:
-        return "No audit was measured."
+def _facts(results: Results) -> list[tuple[str, str]]:
     found = [row.measurement for row in results.rows if row.measurement is not None]
-    total = sum(row.cell.batch_size for row in results.rows)
-    rebuilt = sum(one.recovered for one in found)
-    share = percent(rebuilt / total)
-    return (
-        f"{rebuilt} of {counted(total, 'sample')} ({share}) were rebuilt, over "
-        f"{counted(len(found), 'audit')} of one gradient each."
-    )
-
-
-def _facts(results: Results, groups: list[Group]) -> list[tuple[str, str]]:
-    found = [row.measurement for row in results.rows if row.measurement is not None]
+    recovered = sum(one.recovered for one in found)
     false = counted(sum(one.false_certificates for one in found), "false certificate")
     wrong = counted(sum(one.wrong_labels for one in found), "wrong label")
-    limits = "Not recovered is not safe: another attack, round or batch may reach the rest."
-    facts = [("How sure it is", f"{false}, {wrong}."), ("What was not shown", limits)]
-    if exposed := _rebuilt_whole(groups):
-        facts.append(("Largest batch that was rebuilt to the last sample", exposed))
+    audits = f"{counted(len(found), 'audit')} of one gradient each"
+    limits = "Not recovered is not safe: another attack, round or batch may recover the rest."
+    if not any(row.cell.effort for row in results.rows):
+        limits += " This sweep measured peeling alone; the row cascade was not run."
+    facts = [
+        (
+            "Confidence",
+            f"{audits}, {counted(recovered, 'sample')} recovered: {false}, {wrong}.",
+        ),
+        ("Limits of this sweep", limits),
+    ]
     if results.failures:
         failed = counted(len(results.failures), "audit")
-        facts.append(("Failed", f"{failed}; see the end of this page."))
+        facts.append(("Failed", f"{failed}; they are listed at the end of this page."))
     facts += [(f"About {name}", f"{note}.") for name, note in results.notes.items()]
     return [(printable(name, 80), printable(text, 600)) for name, text in facts]
 
 
-def _rebuilt_whole(groups: list[Group]) -> str:
-    """By data set, the largest batch size at which every audit of some method got all of it."""
-    best: dict[str, Group] = {}
-    for group in groups:
-        held = best.get(group.cell.dataset)
-        is_larger = held is None or group.cell.batch_size > held.cell.batch_size
-        if group.ours.mean == 1 and is_larger:
-            best[group.cell.dataset] = group
-    told = (f"{name} {one.cell.batch_size} ({one.cell.method})" for name, one in best.items())
-    return ", ".join(told)
+def _whole(groups: list[Group]) -> list[tuple[str, str, str, str]]:
+    """Data set, method, setting, and the largest batch that was always recovered whole."""
+    return [
+        (dataset_name(cell), method_name(cell), setting_name(cell), f"{size:,}" if size else "none")
+        for cell, size in whole_batches(groups)
+    ]

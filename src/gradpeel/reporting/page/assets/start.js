@@ -3,6 +3,7 @@
 "use strict";
 window.gradpeel = (() => {
   const page = JSON.parse(document.getElementById("data").textContent);
+  const RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 
   function make(tag, attributes = {}, ...children) {
     return fill(document.createElement(tag), attributes, children);
@@ -15,8 +16,15 @@ window.gradpeel = (() => {
     element.append(...children);
     return element;
   }
-  const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
-  const scientific = (value) => (value === 0 ? "0" : value.toExponential(1));
+  const number = (value) => value.toLocaleString("en-US");
+  const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+  // 2.2e-13 as people write it, on one line.
+  function scientific(value) {
+    if (value === 0) return "0";
+    const [digits, exponent] = value.toExponential(1).split("e");
+    const raised = [...String(Math.abs(exponent))].map((digit) => RAISED[digit]).join("");
+    return `${digits}\u00a0×\u00a010${exponent < 0 ? "⁻" : ""}${raised}`;
+  }
   // The colours of the style sheet, which change with the reader's light or dark.
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   function onThemeChange(redraw) {
@@ -24,15 +32,5 @@ window.gradpeel = (() => {
     matchMedia("print").addEventListener("change", redraw);
   }
 
-  // Paper has no summary to click on.
-  let closed = [];
-  addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details.numbers:not([open])")];
-    for (const details of closed) details.open = true;
-  });
-  addEventListener("afterprint", () => {
-    for (const details of closed) details.open = false;
-  });
-
-  return { page, make, draw, counted, scientific, colour, onThemeChange };
+  return { page, make, draw, number, counted, scientific, colour, onThemeChange };
 })();

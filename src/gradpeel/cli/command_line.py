@@ -1,0 +1,38 @@
+"""The command that repeats an audit, for its report."""
+
+from __future__ import annotations
+
+import shlex
+
+import typer
+
+__all__ = ["command_line"]
+
+LEFT_OUT = {"out", "data_dir", "show", "as_json", "quiet", "samples"}
+"""Where files lie and how the result is shown belongs to one machine, not to the audit."""
+
+
+def command_line(context: typer.Context) -> str:
+    """The running command with the options that were given and that change its result.
+
+    Example:
+        >>> from typer.testing import CliRunner
+        >>> app = typer.Typer()
+        >>> @app.command()
+        ... def audit(context: typer.Context, data: str = "", seed: int = 0, out: str = "") -> None:
+        ...     print(command_line(context))
+        >>> result = CliRunner().invoke(app, ["--data", "my data.npz", "--out", "here"])
+        >>> print(result.output.strip())
+        gradpeel audit --data 'my data.npz'
+    """
+    words = ["gradpeel", context.info_name or ""]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name in LEFT_OUT or source is None or source.name != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        words.append(parameter.opts[0])
+        if not getattr(parameter, "is_flag", False):
+            words.append(str(getattr(value, "value", value)))
+    return shlex.join(words)

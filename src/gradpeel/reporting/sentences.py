@@ -1,0 +1,196 @@
+"""What an audit found, in sentences: the terminal and the page use the same ones.
+
+Example:
+    >>> import numpy as np
+    >>> from gradpeel import audit
+    >>> from gradpeel.datasets import draw_batch, load
+    >>> from gradpeel.networks import mlp
+    >>> batch = draw_batch(load("breast_cancer"), 4)
+    >>> found = audit(mlp(30, 2, (200,), rng=np.random.default_rng(0)), batch.x, batch.y)
+    >>> verdict(found)
+    'All 4 samples were recovered from one gradient, with their labels, to ... digits.'
+    >>> adversary(found)
+    'a server that follows the protocol and only watches (passive: nothing is tampered with, so ...'
+"""
+
+from __future__ import annotations
+
+import math
+
+from gradpeel.audit import Audit
+from gradpeel.reporting.account import batch_size, completeness, copies, evidence
+from gradpeel.reporting.fidelity import fidelity
+from gradpeel.reporting.layout import all_of, was
+from gradpeel.reporting.reasons import precision
+from gradpeel.reporting.tally import tally
+from gradpeel.reporting.words import counted, printable, scientific
+from gradpeel.scoring import FALSE, RIGHT, Score
+
+__all__ = ["adversary", "comparison", "limits", "setup", "severity", "trust", "verdict", "weights"]
+
+_WEIGHTS = {
+    "keep": "the model's own weights",
+    "gaussian": "Gaussian weights",
+    "torch": "PyTorch's default weights",
+    "independent": "independent weights",
+    "mirrored": "mirrored weights",
+}
+
+
+def verdict(audit: Audit) -> str:
+    """How many samples were recovered, whether with labels, and how closely: one sentence."""
+    score, counts = audit.score, tally(audit)
+    size = counted(counts.batch_size, "sample")
+    if not counts.read:
+        them = "the only sample" if counts.batch_size == 1 else f"any of the {size}"
+        return f"This attack did not recover {them} from this gradient."
+    if counts.unproven:
+        proven = f"{counts.recovered:,} of them with proof" if counts.recovered else "without proof"
+        return f"{counts.read:,} of {size} can be read from one gradient, {proven}."
+    subject = f"{counts.recovered:,} of {size}" if counts.missed else all_of(counts.batch_size)
+    parts = [f"{subject} {was(counts.recovered)} recovered from one gradient"]
+    if score.label_accuracy == 1 and not score.unlabelled:
+        parts.append("with its label" if counts.recovered == 1 else "with their labels")
+    parts.append(fidelity(audit))
+    return f"{', '.join(filter(None, parts))}."
+
+
+def severity(audit: Audit) -> tuple[str, str]:
+    """How bad that is, in the words of a privacy review: a name and a sentence."""
+    counts = tally(audit)
+    if not counts.read:
+        return "No disclosure found", "This attack read nothing, which is not proof of protection."
+    if not counts.missed:
+        return "Full disclosure", "Anyone who sees this update can read the whole batch."
+    name = "Major disclosure" if 2 * counts.read >= counts.batch_size else "Partial disclosure"
+    return name, (
+        f"Anyone who sees this update can read {counts.read:,} of its "
+        f"{counted(counts.batch_size, 'sample')}."
+    )
+
+
+def setup(audit: Audit) -> list[tuple[str, str]]:
+    """Who attacks whom, and what the attacker knows."""
+    rows = [
+        ("Attacker", adversary(audit)),
+        ("Design", _design(audit)),
+        ("Setting", _setting(audit)),
+        ("Batch size", batch_size(audit.recovery)),
+    ]
+    if audit.without_tail is not None:
+        why = printable(audit.without_tail, most=200)
+        rows.append(("Later layers", f"not used: {why}"))
+    return rows
+
+
+def adversary(audit: Audit) -> str:
+    """Who can do this, and whether the client could notice."""
+    if audit.design.active:
+        how = "active: the client receives a layer that was tampered with"
+    else:
+        how = "passive: nothing is tampered with, so the client has nothing to notice"
+    return f"{printable(audit.design.adversary, most=400)} ({how})"
+
+
+def weights(audit: Audit) -> str:
+    """What the weights of the first layer are."""
+    return printable(_WEIGHTS.get(audit.design.weights, audit.design.weights), most=80)
+
+
+def _design(audit: Audit) -> str:
+    return printable(f"{audit.design.name}, {weights(audit)}, seed {audit.seed}", most=200)
+
+
+def _setting(audit: Audit) -> str:
+    neurons, batch_size = audit.exposure.grid.shape
+    return (
+        f"batch of {batch_size:,}, {counted(neurons, 'neuron')} with "
+        f"{counted(audit.features, 'input')} each, {audit.loss.name}, {precision(audit)}; "
+        f"decoded in {math.ceil(audit.seconds * 10) / 10:.1f} seconds"
+    )
+
+
+def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
+    """How many samples each step of the attack adds up to, and a note where that needs one.
+
+    Returns:
+        Names with numbers of samples, each including those before it, and last the peeling bound.
+        The note explains samples beyond that bound.
+    """
+    counts = tally(audit)
+    bound = round(audit.score.peeling_bound * counts.batch_size)
+    rows = [
+        ("read directly, without peeling", counts.direct),
+        ("with peeling", counts.direct + counts.peeled),
+    ]
+    if counts.rows:
+        rows.append(("with the row cascade", counts.recovered))
+    if counts.unproven:
+        rows.append(("including samples read without proof", counts.read))
+    rows.append(("peeling bound", bound))
+    if counts.rows:
+        start = "No neuron isolates a sample of this batch. " if bound == 0 else ""
+        some = f"{counts.rows:,} of {counted(counts.batch_size, 'sample')} {was(counts.rows)}"
+        return rows, (
+            f"{start}{some} recovered by the row cascade, which does not need a neuron that "
+            "isolates them."
+        )
+    if counts.recovered <= bound:
+        return rows, None
+    return rows, (
+        f"{counts.recovered - bound:,} more than the peeling bound: samples with almost no "
+        "gradient count in the activation grid, but they cannot hide others."
+    )
+
+
+def trust(audit: Audit) -> list[tuple[str, str]]:
+    """How far the recovery can be trusted: the evidence, and a comparison with the real data."""
+    score, recovery = audit.score, audit.recovery
+    rows = []
+    if len(recovery):
+        rows.append(("Evidence", evidence(recovery)))
+    if labels := _labels(score):
+        rows.append(("Labels", labels))
+    if several := copies(recovery):
+        rows.append(("Copies", several))
+    if score.max_abs_error is not None:
+        low, high = float(audit.x.min()), float(audit.x.max())
+        error = f"{scientific(score.max_abs_error)} in any entry"
+        rows.append(("Largest error", f"{error}; the data ranges from {low:.4g} to {high:.4g}"))
+    rows.append(("False certificates", _fault(score.false_certificates)))
+    if score.inexact_certificates:
+        between = f"off by {RIGHT:g} to {FALSE:g} of the distance between samples"
+        count = score.inexact_certificates
+        rows.append(("Inexact certificates", f"{count}: {between}, neither right nor false"))
+    if score.repeats:
+        rows.append(("Repeated certificates", _fault(score.repeats)))
+    if score.wrong_multiplicities:
+        rows.append(("Copies miscounted", _fault(score.wrong_multiplicities)))
+    rows.append(("Whole update", completeness(recovery)))
+    return rows
+
+
+def _labels(score: Score) -> str:
+    """How many labels are right and how many are unknown; empty where there is nothing to say."""
+    judged, right = int(score.labels_judged.sum()), int(score.labels_right.sum())
+    known = [f"{right:,} of {judged:,} right"] if judged else []
+    if score.unlabelled:
+        known.append(f"unknown for {counted(score.unlabelled, 'sample')}")
+    return ", ".join(known)
+
+
+def _fault(number: int) -> str:
+    return f"{number}: a fault in gradpeel, please report it" if number else "none"
+
+
+def limits(audit: Audit) -> str:
+    """What the audit does not show."""
+    if audit.score.recovered == audit.score.batch_size:
+        return (
+            "This is one batch and one network. Other batches and networks disclose more or less, "
+            "so none of these numbers carries over to them."
+        )
+    return (
+        "Not recovered is not safe. This is one gradient and one attack: another batch, another "
+        "round, another design of the first layer or another attack may recover the rest."
+    )
