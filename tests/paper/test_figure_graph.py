@@ -18,6 +18,7 @@ from gradpeel.paper.figures.frame import Drawn
 from gradpeel.paper.figures.graph import PeelingGraph, small_cascade
 from gradpeel.paper.figures.graph_panel import COLOURS
 from gradpeel.paper.figures.runs import audited
+from gradpeel.scoring import Outcome
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,9 @@ def test_a_sample_that_the_decoder_misses_is_not_read(small: Audit) -> None:
     missed = int(small.score.matches[-1])
     matches = small.score.matches.clone()
     matches[-1] = -1
-    score = dataclasses.replace(small.score, matches=matches)
+    outcomes = list(small.score.outcomes)
+    outcomes[missed] = Outcome.MISSED
+    score = dataclasses.replace(small.score, matches=matches, outcomes=tuple(outcomes))
     graph = PeelingGraph.of(dataclasses.replace(small, score=score))
     assert graph.rounds[missed] == 0
     assert not graph.reads[:, missed].any()
