@@ -40,7 +40,7 @@ class Limits:
     kink: float = 3.0
     """How many times its error a pre-activation may be below or above zero and still be in
     doubt."""
-    worn: float = 1e-05
+    worn: float = 6e-06
     """Error of a sample from which on the cascade does not go on without refining."""
     merge: float = 4.0
     """How many times their errors two candidates may be apart and still be one sample."""
@@ -230,8 +230,6 @@ class Limits:
     """What is left at a neuron is known up to this many standard errors of the fit."""
     refine_steps: int = 4
     """How often samples and sensitivities take turns at most."""
-    refine_gain: float = 0.9
-    """They stop taking turns when errors do not fall to this part of what they were."""
     honest: float = 1.5
     """A sample is known up to this many standard errors of the fit."""
     fit_sketch: int = 16

@@ -108,7 +108,7 @@ def refine(
         )
         doubt = fit.gaps
         # Measured sensitivities get better from turn to turn although no error says so.
-        gains = backward is None or float(peeled.sample_error.norm()) < LIMITS.refine_gain * before
+        gains = backward is None or float(peeled.sample_error.norm()) < before
         if not (gains and bool((better & (shift > 0.3 * error)).any())):
             break
     # The sensitivities are those that the samples were fitted with: errors of the two make up for
