@@ -198,7 +198,9 @@ class Limits:
     row_same_guess: float = 1e-04
     """Guesses whose cosine is nearer to 1 than this are of the same row."""
     row_same: float = 1e-09
-    """The same for rows."""
+    """The same for rows, unless their errors are larger."""
+    row_same_at_most: float = 0.1
+    """The same for rows, however large their errors are."""
     row_left: float = 0.001
     """Most of an update, relative, that samples without a row may make up."""
     row_neurons: int = 4

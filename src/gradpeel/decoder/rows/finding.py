@@ -85,7 +85,7 @@ def find_rows(
         guesses = _guesses(space, seeds, kind, directions, known=known, again=stale % 2 == 0)
         for guess, count in guesses:
             tried += count
-            found, off = _new_rows(space, kind, guess, rows)
+            found, off = _new_rows(space, kind, guess, Rows(space, rows, error, tried))
             if len(found):
                 break
         rows, error = torch.cat([rows, found]), torch.cat([error, off])
@@ -127,26 +127,40 @@ def _guesses(
         count = 0
 
 
-def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Tensor) -> tuple[Tensor, Tensor]:
+def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Rows) -> tuple[Tensor, Tensor]:
     """Rows that some guesses lead to and that are not known, with their errors."""
     # In units of the error, where rows are compared.
     vectors = _normalised(guess.rows * (space.unit / space.error))
-    fresh = _distinct(vectors, known, LIMITS.row_same_guess)
+    near = vectors.new_tensor(LIMITS.row_same_guess)
+    fresh = _distinct(vectors, near.expand(len(vectors)), known.rows, near.expand(len(known)))
     polished = kind.polish(guess.pick(fresh))
     good = [(row, error) for row, error in polished if float(error) <= kind.most_error]
-    rows = torch.stack([row for row, _ in good]) if good else known[:0]
-    error = torch.stack([error for _, error in good]) if good else known[:0].sum(1)
-    # Two readings of a row differ by what they are off.
-    off = LIMITS.nothing * float(error.max()) if len(error) else 0.0
-    new = _distinct(rows, known, max(LIMITS.row_same, off**2))
+    rows = torch.stack([row for row, _ in good]) if good else known.rows[:0]
+    error = torch.stack([error for _, error in good]) if good else known.error[:0]
+    new = _distinct(rows, _nearness(error), known.rows, _nearness(known.error))
     return rows[new], error[new]
 
 
-def _distinct(vectors: Tensor, known: Tensor, same: float) -> Tensor:
-    """Indices of unit vectors that are none of the known ones, nor an earlier one of them."""
-    limit = 1.0 - same
-    new = ~((vectors @ known.T).abs() > limit).any(1)
-    alike = (vectors @ vectors.T).abs() > limit
+def _nearness(error: Tensor) -> Tensor:
+    """(n,) how far from 1 the cosine of two readings of a row may be, by its relative error."""
+    off = (LIMITS.nothing * error).square()
+    return off.clamp(min=LIMITS.row_same, max=LIMITS.row_same_at_most)
+
+
+def _distinct(vectors: Tensor, near: Tensor, known: Tensor, known_near: Tensor) -> Tensor:
+    """Indices of unit vectors that are none of the known ones, nor an earlier one of them.
+
+    Args:
+        vectors: (n, live) the vectors.
+        near: (n,) how far from 1 the cosine with another reading of each may be.
+        known: (k, live) known ones.
+        known_near: (k,) the same for these.
+    """
+
+    def are_same(others: Tensor, others_near: Tensor) -> Tensor:
+        return (vectors @ others.T).abs() > 1.0 - torch.maximum(near[:, None], others_near)
+
+    new, alike = ~are_same(known, known_near).any(1), are_same(vectors, near)
     chosen: list[int] = []
     for i in new.nonzero()[:, 0].tolist():
         if not bool(alike[i, chosen].any()):
