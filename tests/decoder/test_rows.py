@@ -21,7 +21,7 @@ from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows import run_row_cascade
 from gradpeel.decoder.rows.polish import polish_by_next_layer, polish_by_silence
 from gradpeel.decoder.rows.remainder import search_remainder
-from gradpeel.decoder.rows.search import ByNextLayer, BySilence, RowSet
+from gradpeel.decoder.rows.row_sets import ByNextLayer, BySilence, RowSet
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.errors import InputError

@@ -10,7 +10,7 @@ mixture of samples is such an idea.
 1. `space`: the column space of what peeling has left.
 2. `seeds`: mixtures of samples that are not found yet, made without knowing a single sample.
 3. `search`: from the firing pattern of each mixture to a vector that lies in the space and looks
-   like a row, many at once, in float32.
+   like a row (`row_sets`), many at once, in float32. `remainder`: the same for the last few rows.
 4. `polish`: from there to the row itself, in all digits of the update; what is no row is rejected.
 5. `reading`: once all rows are known, the samples are the solution of a linear system. Each of them
    is then held against the update as if it had been read from a neuron that it fires alone: with

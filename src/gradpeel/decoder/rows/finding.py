@@ -12,7 +12,8 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.remainder import search_remainder
-from gradpeel.decoder.rows.search import ByNextLayer, BySilence, Guess, RowSet, search
+from gradpeel.decoder.rows.row_sets import ByNextLayer, BySilence, Guess, RowSet
+from gradpeel.decoder.rows.search import search
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
 

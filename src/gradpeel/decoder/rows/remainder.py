@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian
-from gradpeel.decoder.rows.search import Guess, RowSet
+from gradpeel.decoder.rows.row_sets import Guess, RowSet
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
 
@@ -31,9 +31,7 @@ def search_remainder(space: RowSpace, seeds: Seeds, kind: RowSet, known: Tensor)
         kind: what rows look like.
         known: (n, live) rows that are known, in the units of the search; not all there are.
     """
-    # The first columns span the known rows, the others what they leave.
-    turned = torch.linalg.qr((known @ space.basis).T, mode="complete").Q
-    basis = space.basis @ turned
+    basis = space.turned(known)
     rest = basis[:, len(known) :]
     missing = rest.shape[1]
     # One neuron's mixture, or a random one.

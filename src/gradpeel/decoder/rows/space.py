@@ -44,6 +44,11 @@ class RowSpace:
         """Number of samples that are unknown, copies counted once."""
         return self.basis.shape[1]
 
+    def turned(self, known: Tensor) -> Tensor:
+        """(live, rank) a basis whose first columns span known rows, (n, live), as in `basis`."""
+        turn: Tensor = torch.linalg.qr((known @ self.basis).T, mode="complete").Q
+        return self.basis @ turn
+
     @classmethod
     def of(cls, residual: Residual) -> RowSpace | None:
         """The space of what is left of an update; None where it is all there is, or nothing."""
