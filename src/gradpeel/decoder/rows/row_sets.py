@@ -179,8 +179,15 @@ class ByNextLayer:
         return factor
 
     def polish(self, guess: Guess) -> list[tuple[Tensor, Tensor]]:
-        """By where they fire and what is sent back there."""
-        return [polish_by_next_layer(self._space, self._exact, fires) for fires in guess.fires]
+        """By where they fire and what is sent back there, or by silence where that says more."""
+        found = []
+        for fires in guess.fires:
+            row, error = polish_by_next_layer(self._space, self._exact, fires)
+            if bool(error.isfinite()):
+                by_silence = polish_by_silence(self._space, row == 0)
+                row, error = min((row, error), by_silence, key=lambda one: float(one[1]))
+            found.append((row, error))
+        return found
 
 
 class BySilence:
