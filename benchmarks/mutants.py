@@ -105,10 +105,10 @@ def only_at_its_own_neuron() -> Broken:
 def any_row_is_its_own() -> Broken:
     """Whatever row a sample was read from."""
 
-    def confirms(_: Isolated, neurons: Tensor, __: object) -> Tensor:
-        return torch.ones_like(neurons, dtype=torch.bool)
+    def compare(_: Isolated, neurons: Tensor, __: object) -> tuple[Tensor, Tensor]:
+        return torch.zeros(len(neurons)).double(), torch.ones_like(neurons, dtype=torch.bool)
 
-    return patch.object(Isolated, "confirms", confirms)
+    return patch.object(Isolated, "compare", compare)
 
 
 @contextmanager

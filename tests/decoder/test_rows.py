@@ -223,6 +223,38 @@ def test_an_update_of_other_weights() -> None:
     assert len(peel(other, round_.update)) == 0
 
 
+def with_faint_sample(left: float, *, seed: int) -> SmallRound:
+    """A crowded float32 round whose first sample is predicted with a probability of 1 - left."""
+    round_ = crowded(seed=seed)
+    x, y = round_.x.clone(), round_.y.clone()
+    with torch.no_grad():
+        y[0] = round_.model(x[:1]).argmax()
+        low, high = 1.0, 1e4
+        for _ in range(60):
+            factor = (low * high) ** 0.5
+            others = torch.softmax(round_.model(factor * x[:1]), 1)[0].index_fill(0, y[0], 0.0)
+            low, high = (factor, high) if float(others.sum()) > left else (low, factor)
+    x[0] *= high
+    return round_of(round_.model.float(), x.float(), y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_faint_sample_is_read_by_all_neurons_together(seed: int) -> None:
+    # At every single neuron its gradient is lost in the roundings of the others.
+    round_ = with_faint_sample(1e-4, seed=seed)
+    recovery = peel(round_.model, round_.update)
+    assert whole(recovery, round_, within=5e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_too_faint_to_be_certified_is_readable(seed: int) -> None:
+    round_ = with_faint_sample(1e-5, seed=seed)
+    recovery = peel(round_.model, round_.update)
+    assert recovered(recovery, round_, within=1e-3) == set(range(1, 30))
+    first = recovery.unproven.samples()[0]
+    assert float((first - round_.x[0]).norm() / round_.x[0].norm()) < 0.02
+
+
 def test_progress_is_told() -> None:
     round_ = crowded()
     seen: list[RowCount] = []
@@ -241,7 +273,8 @@ def test_a_row_must_be_the_samples_own() -> None:
     with torch.no_grad():
         _, isolated = run_row_cascade(residual_of(round_), target.tail.next_layer, None, effort=1.0)
         assert isolated is not None
-        of_others = replace(isolated, rows=isolated.rows.roll(1, 0))
+        rolled = isolated.samples.sensitivities.roll(1, 0)
+        of_others = replace(isolated, samples=replace(isolated.samples, sensitivities=rolled))
         for rows, accepted in ((isolated, 30), (of_others, 0)):
             look = Peeling(round_.model, round_.update)._look_at(rows)
             assert int(look.verdicts.accepted.sum()) == accepted

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from gradpeel.checks import check_data_range, check_effort, check_module
 from gradpeel.decoder.candidates import Candidates, Readings, find
-from gradpeel.decoder.certificate import Verdicts
+from gradpeel.decoder.certificate import Verdicts, certify_by_row
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.finish import Ending, finish
 from gradpeel.decoder.inputs import check_belongs, move, stated_share
@@ -40,7 +40,7 @@ from gradpeel.decoder.rows import Isolated, run_row_cascade
 from gradpeel.decoder.share import Share, learn_share
 from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.state import Look, State
-from gradpeel.decoder.uncertified import read_uncertified
+from gradpeel.decoder.uncertified import Solved, read_uncertified
 from gradpeel.decoder.unproven import Reading
 from gradpeel.errors import InputError
 from gradpeel.losses import CrossEntropy, Loss, check_loss
@@ -176,6 +176,7 @@ class Peeling:
         self._effort = effort
         self._searched_with = -1
         self._rows: RowCount | None = None
+        self._solved: Solved | None = None
         self._on_rows = on_rows
 
     @property
@@ -297,8 +298,9 @@ class Peeling:
             return None
         look = self._look_at(isolated)
         chosen = self._choose(look, isolated)
-        own = isolated.combinations_of(look.candidates.neurons[chosen])
-        return look, chosen, state.known.beyond(own)
+        combinations = state.known.beyond(isolated.combinations)
+        self._solved = Solved(isolated.samples, combinations)
+        return look, chosen, combinations[isolated.owner[look.candidates.neurons[chosen]]]
 
     def _look_at(self, isolated: Isolated) -> Look:
         """Look at samples that stand alone once all others are taken out."""
@@ -306,12 +308,11 @@ class Peeling:
         if not len(self._state.known):
             # Mixtures told neither what a sample weighs nor how far two of them are apart.
             self._learn_share(readings, isolated.residual)
-        candidates, verdicts = self._judge.judge(readings, isolated.residual, Stage.STRICT)
-        confirmed = isolated.confirms(candidates.neurons, verdicts.peeled)
-        verdicts = replace(
-            verdicts,
-            accepted=verdicts.accepted & confirmed,
-            evidence=tuple(kinds | Evidence.ROW for kinds in verdicts.evidence),
+        judge = self._judge
+        candidates, verdicts = judge.judge(readings, isolated.residual, Stage.ROWS)
+        apart, agrees = isolated.compare(candidates.neurons, verdicts.peeled)
+        verdicts = certify_by_row(
+            verdicts, apart, agrees, spare=isolated.spare, weighed=judge.backward is not None
         )
         return self._seen(readings, (candidates, verdicts))
 
@@ -416,7 +417,8 @@ class Peeling:
             if isolated is None:
                 rows = known.read(candidates, chosen, self._state.residual.bias[neurons])
             else:
-                rows = known.expand(known.beyond(isolated.combinations_of(neurons)))
+                own = isolated.combinations[isolated.owner[neurons]]
+                rows = known.expand(known.beyond(own))
             chosen = chosen[self._within(self._range, rows, candidates.error[chosen])]
         return chosen
 
@@ -434,7 +436,7 @@ class Peeling:
         samples = self._target.front.invert(rows, self._sample_shape).flatten(1)
         return ((samples >= low - slack) & (samples <= high + slack)).all(1)
 
-    def _unproven(self) -> Reading:
+    def _unproven(self) -> tuple[Reading, Tensor]:
         """What was read beyond the certified samples."""
         return read_uncertified(
             self._state,
@@ -442,6 +444,7 @@ class Peeling:
             unit=self._unit,
             groups=self._groups,
             certifies=self._certifies,
+            solved=self._solved,
         )
 
     @property

@@ -32,7 +32,8 @@ Formal guarantees for an accepted candidate that was read from neuron j:
   `gradpeel.decoder.evidence.parallel`).
 - Row. Where no neuron isolates it, everybody else is taken out at its neurons, and its own
   sensitivities are, at every neuron, those of the row that it was read from (see
-  `gradpeel.decoder.rows`).
+  `gradpeel.decoder.rows`): that counts as evidence, one equation per neuron beyond the unknowns of
+  a row. The other equations must then tell one sample from several, within `loosest_of_row`.
 - Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
 - Relativity. Multiplying the whole update by a constant changes no verdict.
 
@@ -71,7 +72,7 @@ from gradpeel.decoder.sample_block import SampleBlock, typical
 from gradpeel.decoder.sensitivities import measure_c, measure_v, trespassers
 from gradpeel.decoder.simulate import Backward, Simulated
 
-__all__ = ["Verdicts", "certify_by_structure", "certify_by_tail"]
+__all__ = ["Verdicts", "certify_by_row", "certify_by_structure", "certify_by_tail"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,7 @@ def certify_by_tail(
     strict: bool = True,
     counts: Tensor | None = None,
     glanced: Simulated | None = None,
+    loosest: float = LIMITS.loosest,
 ) -> Verdicts:
     """Simulate every candidate and test it against the residual.
 
@@ -143,6 +145,7 @@ def certify_by_tail(
             gradient.
         counts: (n, classes) copies with each label; by default one label is fitted to each.
         glanced: what a first look at the candidates has shown, if there was one.
+        loosest: largest relative mismatch of any equation, however large the tracked error.
     """
     z = candidates.pre_activations
     fires = z > 0
@@ -168,7 +171,7 @@ def certify_by_tail(
         explained |= found.mismatch <= math.sqrt(residual.grain)
     doubt = z.abs() <= LIMITS.kink * error[:, None] * residual.spread
     explained &= ~trespassers(residual, c * ~doubt)
-    sound = explained & (found.mismatch <= LIMITS.loosest) & (error <= LIMITS.exact)
+    sound = explained & (found.mismatch <= loosest) & (error <= LIMITS.exact)
     # What weighs as much as several samples is copies of one only if they cannot lie apart.
     several = sound & (simulated.counts.sum(1) > 1)
     radius = torch.zeros_like(error)
@@ -196,6 +199,34 @@ def certify_by_tail(
         equations=equations,
         evidence=tuple(kinds | Evidence.STRUCTURE if more else kinds for more in helped.tolist()),
         peeled=block,
+    )
+
+
+def certify_by_row(
+    verdicts: Verdicts, apart: Tensor, agrees: Tensor, *, spare: int, weighed: bool
+) -> Verdicts:
+    """Count the rows that candidates were solved with as evidence for them, or against them.
+
+    Args:
+        verdicts: what the tail or the structure says of the candidates.
+        apart: (n,) relative distance between each candidate's sensitivities and its row.
+        agrees: (n,) mask of those for which that is within the errors of the two.
+        spare: equations that a row satisfies beyond its unknowns.
+        weighed: the tail has weighed the candidates. Otherwise the structure has judged them, which
+            is what makes a row, and a row is no further evidence.
+    """
+    accepted, chance, equations = verdicts.accepted, verdicts.chance, verdicts.equations
+    if weighed:
+        luck = apart.clamp(max=1.0) ** min(spare, LIMITS.most_equations)
+        chance = (chance * luck).clamp(min=LIMITS.least_chance)
+        accepted = verdicts.sound & (chance <= LIMITS.chance)
+        equations = equations + spare
+    return replace(
+        verdicts,
+        accepted=accepted & agrees,
+        chance=chance,
+        equations=equations,
+        evidence=tuple(kinds | Evidence.ROW for kinds in verdicts.evidence),
     )
 
 

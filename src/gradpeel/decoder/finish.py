@@ -63,7 +63,7 @@ class Ending:
     rank: int | None
     sample_shape: tuple[int, ...] | None
     certifies: bool
-    unproven: Callable[[], Reading]
+    unproven: Callable[[], tuple[Reading, Tensor]]
     candidates_tested: int
     everywhere: Evidence
     vague: bool
@@ -103,12 +103,7 @@ def finish(end: Ending) -> Recovery:
         rounds=samples.rounds[kept].cpu(),
         sources=samples.sources[kept].cpu(),
         isolating=tuple(samples.isolating[i] for i in places),
-        unproven=Unproven(
-            end.unproven,
-            combinations=samples.combinations(),
-            gradient=gradient,
-            invert=invert,
-        ),
+        unproven=Unproven(end.unproven, gradient=gradient, invert=invert),
         trace=end.state.trace_of(kept),
         candidates_tested=end.candidates_tested,
         batch_size=account.size,

@@ -99,11 +99,16 @@ class Judge:
             candidates = readings.form(residual)
             return candidates, self._by_structure(candidates, residual, stage)
         if stage is not Stage.MEASURED:
-            strict = stage is Stage.STRICT
+            strict = stage in {Stage.STRICT, Stage.ROWS}
             worth, glanced = glance(readings, residual, backward, strict=strict)
             candidates = readings.pick(worth).form(residual)
             return candidates, self._by_tail(
-                candidates, residual, backward, strict=strict, glanced=glanced
+                candidates,
+                residual,
+                backward,
+                strict=strict,
+                glanced=glanced,
+                loosest=LIMITS.loosest_of_row if stage is Stage.ROWS else LIMITS.loosest,
             )
         candidates = readings.form(residual)
         if len(candidates) and residual.has_next and self.structure.is_diverse:
@@ -165,7 +170,7 @@ class Judge:
 
     def _trace_allowed(self, residual: Residual, stage: Stage) -> float:
         """How much of another sample may be left in one that the structure certifies."""
-        if stage is Stage.STRICT:
+        if stage in {Stage.STRICT, Stage.ROWS}:
             return 0.0
         if self.backward is not None:
             return min(math.sqrt(residual.grain), LIMITS.most_trace)
@@ -193,6 +198,7 @@ class Judge:
         strict: bool = False,
         counts: Tensor | None = None,
         glanced: Simulated | None = None,
+        loosest: float = LIMITS.loosest,
     ) -> Verdicts:
         """Judge the candidates by simulating them."""
         return certify_by_tail(
@@ -204,4 +210,5 @@ class Judge:
             strict=strict,
             counts=counts,
             glanced=glanced,
+            loosest=loosest,
         )

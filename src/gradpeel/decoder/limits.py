@@ -31,6 +31,9 @@ class Limits:
     """Largest relative error of a sample that may still be certified."""
     loosest: float = 0.02
     """Largest relative mismatch of any equation, however large the tracked error."""
+    loosest_of_row: float = 0.25
+    """The same where a row shows what the sample is, so that the equations need only tell one
+    sample from several."""
     chance: float = 1e-09
     """Evidence is enough if its equations, counted as far as they are independent, hold to this
     relative precision all together. It is a score, not a probability."""
@@ -203,6 +206,8 @@ class Limits:
     """The same for rows, however large their errors are."""
     row_left: float = 0.001
     """Most of an update, relative, that samples without a row may make up."""
+    row_measured: float = 2.0
+    """How many times what a solution leaves at the neurons their errors may be."""
     row_neurons: int = 4
     """Neurons at which a sample is read once all others are taken out."""
 

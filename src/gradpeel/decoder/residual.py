@@ -193,20 +193,6 @@ class Residual:
         touched[neurons] = True
         self._settle(touched)
 
-    def blur(self, neurons: Tensor, error: Tensor) -> None:
-        """Count something that is left in all gradients of some neurons as noise.
-
-        Args:
-            neurons: (neurons,) mask.
-            error: (n,) its size in the rows, divided by `scale`.
-        """
-        self.row_error[neurons] = torch.hypot(self.row_error[neurons], error)
-        self.bias_error[neurons] = torch.hypot(self.bias_error[neurons], error)
-        size = torch.maximum(rms(self.rows[neurons]) / self.scale, self.bias[neurons].abs())
-        share = error / size.clamp(min=torch.finfo(size.dtype).tiny)
-        there = share * self.next_rows[neurons].norm(dim=1)
-        self.next_error[neurons] = torch.hypot(self.next_error[neurons], there)
-
     def live(self, among: Tensor) -> Tensor:
         """Indices of neurons in the mask `among` whose residual stands clear of its error."""
         clear = self.bias.abs() > LIMITS.clear * self.row_error

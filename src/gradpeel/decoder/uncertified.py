@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gradpeel.decoder.candidates import find
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.decoder.share import fit_labels
 from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.state import State
 from gradpeel.decoder.unproven import Reading
 
-__all__ = ["read_uncertified"]
+__all__ = ["Solved", "read_uncertified"]
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Samples that the row cascade solved for.
+
+    Attributes:
+        samples: the samples.
+        combinations: (n, neurons) the same as combinations of the gradient's rows, as it was sent.
+    """
+
+    samples: SampleBlock
+    combinations: Tensor
 
 
 def read_uncertified(
@@ -25,8 +41,9 @@ def read_uncertified(
     unit: Backward | None,
     groups: Mapping[int, tuple[int, float]],
     certifies: bool,
-) -> Reading:
-    """Read what the first look and the last hand out, and what was found by a guess.
+    solved: Solved | None,
+) -> tuple[Reading, Tensor]:
+    """Read what the first look and the last hand out, and what was found without a proof.
 
     Args:
         state: the cascade at its end.
@@ -34,33 +51,50 @@ def read_uncertified(
         unit: the client's backward pass with a share of 1, where it can be simulated.
         groups: for neurons that hand out the mean of a group, its size and radius.
         certifies: whether what was found is certified.
+        solved: the samples that the row cascade solved for, if it did.
 
     Returns:
-        The candidates, the most credible first.
+        The candidates, the most credible first; and (found, neurons) the samples that they refer
+        to, as combinations of the rows of the gradient.
     """
     known = state.known.peeled.sensitivities
+    combinations = state.known.combinations()
     found = [_read(state, state.residual, known, direction, unit, groups)]
     if len(known):
         sent = state.residual.clone()
         sent.restore()
         found.append(_read(state, sent, torch.zeros_like(known), direction, unit, groups))
     if not certifies:
-        found.append(_conjectured(state))
-    reading = Reading.joined(*found)
-    return reading.pick(reading.mismatch.argsort(stable=True))
+        found.append(_whole(state.known.sources, state.known.residuals, before=0))
+    if solved is not None:
+        new = ~state.known.knows(solved.samples.coordinates, solved.samples.sample_error)
+        combinations = torch.cat([combinations, solved.combinations[new]])
+        samples = solved.samples.pick(new)
+        sources = samples.sensitivities.abs().argmax(1)
+        found.append(_whole(sources, samples.sample_error, before=len(known)))
+    width = len(combinations)
+    reading = Reading.joined(
+        *(replace(one, known=pad(one.known, (0, width - one.known.shape[1]))) for one in found)
+    )
+    return reading.pick(reading.mismatch.argsort(stable=True)), combinations
 
 
-def _conjectured(state: State) -> Reading:
-    """The samples that were found by a guess."""
-    known = state.known
-    one = torch.eye(len(known)).to(known.own)
+def _whole(sources: Tensor, mismatch: Tensor, *, before: int) -> Reading:
+    """Samples that were found as a whole, without a proof.
+
+    Args:
+        sources: (n,) a neuron that each fires.
+        mismatch: (n,) how far each may be off.
+        before: number of other samples that stand before them in the order of all.
+    """
+    one = torch.eye(len(sources)).to(mismatch)
     return Reading(
-        known.sources,
-        torch.zeros_like(known.own),
-        -one,
-        known.residuals,
-        torch.zeros_like(known.sources),
-        torch.full_like(known.own, torch.inf),
+        sources,
+        torch.zeros_like(mismatch),
+        pad(-one, (before, 0)),
+        mismatch,
+        torch.zeros_like(sources),
+        torch.full_like(mismatch, torch.inf),
     )
 
 

@@ -1,10 +1,11 @@
 """Candidates that were read, but not certified: a server can look at them all the same.
 
 Two looks hand them out: the first, at the update as it was sent, and the last, at what the cascade
-left of it. Where nobody can tell what one sample weighs, the cascade goes by what most candidates
-say, and nothing that it finds is certified: then that is among them too. Most of the others are
-mixtures. Which are samples only somebody who knows the batch can tell; what speaks for a candidate
-is how nearly its gradient has the direction of some label's.
+left of it. The row cascade solves for samples that it then may not be able to certify, because
+their gradients are faint. Where nobody can tell what one sample weighs, the cascade goes by what
+most candidates say, and nothing that it finds is certified: then that is among them too. Most of
+the others are mixtures. Which are samples only somebody who knows the batch can tell; what speaks
+for a candidate is how nearly its gradient has the direction of some label's.
 
 Nothing is computed before it is asked for.
 """
@@ -31,7 +32,7 @@ class Reading:
     Attributes:
         neurons: (n,) the neuron each is read from.
         own: (n,) what of that neuron's gradient it is.
-        known: (n, known) what of samples that were found is taken out of it.
+        known: (n, found) what of samples that were found, or solved for, is taken out of it.
         mismatch: (n,) how far each is from consistent, relative; infinite where nothing tells.
         sizes: (n,) how many samples each weighs as much as, where it is the mean of a group whose
             members may lie apart; 0 where that is not known.
@@ -61,30 +62,31 @@ class Unproven:
 
     def __init__(
         self,
-        look: Callable[[], Reading],
+        look: Callable[[], tuple[Reading, Tensor]],
         *,
-        combinations: Tensor,
         gradient: Tensor,
         invert: Callable[[Tensor], Tensor],
     ) -> None:
         """Promise to look when asked.
 
         Args:
-            look: finds the candidates, ranked.
-            combinations: (known, neurons) the samples that were found as combinations of the rows
-                of the gradient.
+            look: finds the candidates, ranked; with (found, neurons) the samples that were found,
+                or solved for, as combinations of the rows of the gradient.
             gradient: (neurons, features) the target's weight gradient, as it was sent.
             invert: turns rows at the target's input into samples.
         """
         self._look = look
-        self._combinations = combinations
         self._gradient = gradient
         self._invert = invert
 
     @cached_property
     @torch.no_grad()
-    def _reading(self) -> Reading:
+    def _seen(self) -> tuple[Reading, Tensor]:
         return self._look()
+
+    @property
+    def _reading(self) -> Reading:
+        return self._seen[0]
 
     def __len__(self) -> int:
         return len(self._reading.neurons)
@@ -121,5 +123,5 @@ class Unproven:
         """
         some = self._reading if index is None else self._reading.pick(index)
         rows = functional.one_hot(some.neurons, len(self._gradient)) * some.own[:, None]
-        rows -= some.known @ self._combinations
+        rows -= some.known @ self._seen[1]
         return self._invert(combine(rows, self._gradient).cpu())

@@ -12,9 +12,9 @@ mixture of samples is such an idea.
 3. `search`: from the firing pattern of each mixture to a vector that lies in the space and looks
    like a row (`row_sets`), many at once, in float32. `remainder`: the same for the last few rows.
 4. `polish`: from there to the row itself, in all digits of the update; what is no row is rejected.
-5. `reading`: once all rows are known, the samples are the solution of a linear system. Each of them
-   is then held against the update as if it had been read from a neuron that it fires alone: with
-   all others taken out, it does.
+5. `solving`: once all rows are known, the samples are the solution of a linear system. `reading`:
+   each of them is then held against the update as if it had been read from a neuron that it fires
+   alone: with all others taken out, it does.
 
 Nothing is certified here: that is left to `gradpeel.decoder.certificate`, as for every candidate.
 """
@@ -30,6 +30,7 @@ from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.directions import directions
 from gradpeel.decoder.rows.finding import can_help, find_rows
 from gradpeel.decoder.rows.reading import Isolated, isolate
+from gradpeel.decoder.rows.solving import solve
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.decoder.simulate import Backward
 
@@ -71,4 +72,6 @@ def run_row_cascade(
         effort=effort,
         on_rows=on_rows,
     )
-    return RowCount(len(rows), space.rank), isolate(rows, residual)
+    found = solve(rows, residual)
+    isolated = None if found is None else isolate(found, space, residual, width=width)
+    return RowCount(len(rows), space.rank), isolated
