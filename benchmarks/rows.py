@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 import gradpeel as gp
 from benchmarks.cells import load_cached, markdown_table, run
+from gradpeel.client import gradients
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.networks import mlp
 
@@ -51,6 +52,8 @@ TITLES = (
     "B",
     "batches",
     "peeling bound",
+    "visible",
+    "readable",
     "recovered",
     "least",
     "seconds",
@@ -88,6 +91,8 @@ class Row(Cell):
 
     Attributes:
         bound: samples that peeling the activation grid reaches.
+        visible: samples that are in the update, see `visible`.
+        readable: samples that a server could read, with or without a proof.
         recovered: samples that were certified, and are right.
         by_rows: those of them that the row cascade read.
         false: certificates that are false, inexact, repeated or have a wrong label.
@@ -96,6 +101,8 @@ class Row(Cell):
     """
 
     bound: int
+    visible: int
+    readable: int
     recovered: int
     by_rows: int
     false: int
@@ -252,6 +259,34 @@ def _data(path: Path, scaling: str) -> tuple[Tensor, Tensor, int]:
     return x, torch.as_tensor(np.asarray(dataset.y_train)), dataset.classes
 
 
+def visible(model: nn.Module, x: Tensor, y: Tensor) -> int:
+    """How many samples the update holds to within 1 % of the distance between two of them.
+
+    Even who knew all sensitivities could solve for a sample only as exactly as the update is
+    rounded: once per number, at the least. The gradient of a prediction that is certain is below
+    that.
+
+    Args:
+        model: the network.
+        x: (batch, features) the batch, in the dtype in which the client computes.
+        y: (batch,) labels.
+    """
+    name = gp.split(model).bias_name
+    own = [gradients(model, x[i : i + 1], y[i : i + 1], share=1.0)[name] for i in range(len(x))]
+    c, true = torch.stack(own).double(), x.double()
+    # The deviation of a number that is rounded to the nearest one is about a fifth of the spacing.
+    rounding = 0.2 * torch.finfo(x.dtype).eps * (c.T @ true).square().mean(1).sqrt()
+    live = rounding > 0
+    equations = c[:, live] / rounding[live]
+    size = equations.norm(dim=1)
+    there = size > 0
+    unit = equations[there] / size[there, None]
+    inverse = torch.linalg.pinv(unit @ unit.T, hermitian=True)
+    error = inverse.diagonal().clamp(min=0.0).sqrt() / size[there]
+    between = torch.pdist(true).median() / true.shape[1] ** 0.5
+    return int((error <= 0.01 * between).sum())
+
+
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Run one audit."""
     x, y, classes = _data(data_dir / f"{cell.dataset}.npz", cell.scaling)
@@ -279,6 +314,8 @@ def measure(cell: Cell, data_dir: Path) -> Row:
     return Row(
         **asdict(cell),
         bound=round(score.peeling_bound * score.batch_size),
+        visible=visible(model, x[batch].to(dtype), y[batch]),
+        readable=score.read,
         recovered=score.recovered,
         by_rows=audit.recovery.found_by_rows,
         false=score.false_certificates
@@ -303,6 +340,8 @@ def tabulate(rows: Iterable[Row]) -> Iterator[list[str]]:
             *map(str, key),
             str(len(line)),
             f"{fmean(row.bound / row.batch_size for row in line):.3f}",
+            f"{fmean(row.visible / row.batch_size for row in line):.3f}",
+            f"{fmean(row.readable / row.batch_size for row in line):.3f}",
             f"{fmean(rates):.3f}",
             f"{min(rates):.3f}",
             f"{fmean(row.seconds for row in line):.1f}",
@@ -318,6 +357,9 @@ def findings(rows: list[Row]) -> Iterator[str]:
     yield f"below the peeling bound: {sum(row.recovered < row.bound for row in rows)} audits"
     whole = sum(row.recovered == row.batch_size for row in rows)
     yield f"batches recovered whole: {whole}"
+    yield f"not visible: {sum(row.batch_size - row.visible for row in rows)} samples"
+    missing = sum(row.visible - row.recovered for row in rows)
+    yield f"visible, but not recovered: {missing} samples"
 
 
 def main() -> None:
