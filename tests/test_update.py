@@ -21,6 +21,8 @@ from torch import Tensor
 
 from gradpeel import update as module
 from gradpeel.errors import InputError
+from gradpeel.files import write_npz
+from gradpeel.training import LocalTraining
 from gradpeel.update import Reduction, Update, load_tensors, load_update, norm, save_update
 
 ENDINGS = [".safetensors", ".npz"]
@@ -37,7 +39,15 @@ def updates(draw: st.DrawFn, *, dtypes: tuple[torch.dtype, ...] = module.DTYPES)
         for name, shape in draw(shapes).items()
     }
     size = draw(st.none() | st.integers(1, 10**9 - 1))
-    return Update(gradients, size, draw(st.sampled_from(["mean", "sum"])))
+    trainings = st.builds(
+        LocalTraining,
+        lr=st.none() | st.floats(1e-6, 10),
+        steps=st.none() | st.integers(1, 10**12),
+        momentum=st.floats(0, 0.99),
+        weight_decay=st.floats(0, 1),
+    )
+    reduction: Reduction = draw(st.sampled_from(["mean", "sum"]))
+    return Update(gradients, size, reduction, draw(st.none() | trainings))
 
 
 def assert_same(one: Update, other: Update) -> None:
@@ -46,6 +56,7 @@ def assert_same(one: Update, other: Update) -> None:
         assert gradient.dtype == other.gradients[name].dtype
         assert torch.equal(gradient, other.gradients[name])
     assert (one.batch_size, one.reduction) == (other.batch_size, other.reduction)
+    assert one.training == other.training
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -538,3 +549,21 @@ def test_a_broken_write_leaves_the_old_file(
     monkeypatch.undo()
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     assert load_update(path).batch_size == 3
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_with_a_damaged_training_is_named(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"u{ending}"
+    meta = {"training": '{"lr": -1}'}
+    if ending == ".npz":
+        write_npz(path, {"0.bias": np.ones(2), "__gradpeel__": np.array(json.dumps(meta))})
+    else:
+        path.write_bytes(save({"0.bias": torch.ones(2)}, metadata=meta))
+    with pytest.raises(InputError) as caught:
+        load_update(path)
+    assert str(caught.value) == f"{path}: lr=-1: expected a number above 0"
+
+
+def test_a_training_is_a_local_training() -> None:
+    with pytest.raises(InputError, match=r"training of type dict: expected gradpeel"):
+        Update({"0.bias": torch.ones(2)}, training={"lr": 0.1})  # type: ignore[arg-type]

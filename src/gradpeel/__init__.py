@@ -24,6 +24,7 @@ from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredE
 from gradpeel.noise import with_noise
 from gradpeel.reporting.page import Report, report
 from gradpeel.target import Normalise, Target, split
+from gradpeel.training import LocalTraining
 from gradpeel.update import Update, load_update, save_update
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Exposure",
     "GradpeelError",
     "InputError",
+    "LocalTraining",
     "Loss",
     "MeanSquaredError",
     "ModelError",

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import as_batch, as_tensor, check_data_range, check_effort, is_number
+from gradpeel.checks import as_batch, as_tensor, check_at_least_0, check_data_range
 from gradpeel.client import check_dtype, check_seed, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.limits import LIMITS
@@ -192,7 +192,7 @@ def audit(
     _check(design, seed, dtype, noise)
     check_loss(loss)
     check_data_range(data_range)
-    check_effort(effort)
+    check_at_least_0("effort", effort)
     target = split(model)
     # Simulated on the CPU, wherever model and data live.
     x = as_batch(x, target.weight.dtype if dtype is None else dtype).cpu()
@@ -273,8 +273,7 @@ def _check(design: object, seed: int, dtype: torch.dtype | None, noise: float) -
         check_dtype(dtype)
     if isinstance(design, type) or not callable(getattr(design, "shape", None)):
         raise InputError(f"design={design!r}: expected a design such as gradpeel.designs.Passive()")
-    if not (is_number(noise) and noise >= 0):
-        raise InputError(f"noise={noise!r}: expected a number of at least 0")
+    check_at_least_0("noise", noise)
 
 
 def _why_without_tail(target: Target, loss: Loss, *, know_tail: bool) -> str | None:

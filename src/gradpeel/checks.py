@@ -22,10 +22,11 @@ from gradpeel.errors import InputError
 __all__ = [
     "as_batch",
     "as_tensor",
+    "check_at_least_0",
     "check_data_range",
     "check_dense",
-    "check_effort",
     "check_module",
+    "check_positive_integer",
     "count_not_finite",
     "is_list",
     "is_number",
@@ -104,14 +105,24 @@ def _is_end(value: object, open_end: float) -> TypeGuard[float]:
     return is_number(value) or (isinstance(value, float) and value == open_end)
 
 
-def check_effort(effort: object) -> None:
-    """Refuse an effort that is not a number of at least 0.
+def check_at_least_0(name: str, value: object) -> None:
+    """Refuse what is not a number of at least 0.
 
     Raises:
-        InputError: names the effort.
+        InputError: names the setting and its value.
     """
-    if not (is_number(effort) and effort >= 0):
-        raise InputError(f"effort={effort!r}: expected a number of at least 0")
+    if not (is_number(value) and value >= 0):
+        raise InputError(f"{name}={value!r}: expected a number of at least 0")
+
+
+def check_positive_integer(name: str, value: object) -> None:
+    """Refuse what is not a positive integer.
+
+    Raises:
+        InputError: names the setting and its value.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name}={value!r}: expected a positive integer")
 
 
 def check_dense(name: str, tensor: object) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from gradpeel.checks import is_number
+from gradpeel.checks import check_at_least_0
 from gradpeel.client import check_seed
 from gradpeel.errors import InputError
 from gradpeel.update import Update
@@ -41,8 +41,7 @@ def with_noise(update: Update, sigma: float, *, seed: int = 0) -> Update:
     """
     if not isinstance(update, Update):
         raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
-    if not (is_number(sigma) and sigma >= 0):
-        raise InputError(f"sigma={sigma!r}: expected a number of at least 0")
+    check_at_least_0("sigma", sigma)
     check_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     noisy = dict(update.gradients)

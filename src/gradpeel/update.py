@@ -30,6 +30,7 @@ from torch import Tensor
 from gradpeel.checks import check_dense, count_not_finite
 from gradpeel.errors import InputError
 from gradpeel.files import Header, Npz, is_file, replacing, write_npz
+from gradpeel.training import LocalTraining
 
 __all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
 
@@ -47,22 +48,26 @@ _META_BYTES = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What one client sends in one training round (FedSGD).
+    """What one client sends in one training round.
 
     Attributes:
-        gradients: gradient of the batch loss by parameter name, in the model's own shapes.
+        gradients: gradient of the batch loss by parameter name, in the model's own shapes; after
+            local training, the sum of all its gradients, see `gradpeel.training`.
         batch_size: number of samples behind it; None if unknown, and the decoder finds it.
         reduction: whether the loss was the mean or the sum over the batch.
+        training: the local training whose difference of weights this is (FedAvg); None for the
+            gradient of one batch (FedSGD).
 
     Raises:
         InputError: no gradients, names that no file could hold, sparse tensors, mixed or
-            unsupported dtypes, values that are not finite, or a batch size that is neither None nor
-            a positive integer.
+            unsupported dtypes, values that are not finite, a batch size that is neither None nor
+            a positive integer, or something else in the place of a training.
     """
 
     gradients: Mapping[str, Tensor]
     batch_size: int | None = None
     reduction: Reduction = "mean"
+    training: LocalTraining | None = None
 
     def __post_init__(self) -> None:
         _check_update(self, "update")
@@ -87,9 +92,10 @@ class Update:
         size = sum(gradient.numel() for gradient in self.gradients.values())
         dtype = str(self.dtype).removeprefix("torch.")
         batch_size = "unknown" if self.batch_size is None else self.batch_size
+        training = "" if self.training is None else f", training={self.training!r}"
         return (
             f"Update({len(self.gradients)} tensors, {size} numbers, {dtype}, "
-            f"batch_size={batch_size}, reduction={self.reduction!r})"
+            f"batch_size={batch_size}, reduction={self.reduction!r}{training})"
         )
 
 
@@ -109,6 +115,8 @@ def save_update(update: Update, path: str | Path) -> Path:
     meta = {"format": _FORMAT, "reduction": update.reduction}
     if update.batch_size is not None:
         meta["batch_size"] = str(update.batch_size)
+    if update.training is not None:
+        meta["training"] = update.training.as_json()
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in update.gradients.items()
@@ -153,9 +161,12 @@ def load_update(
     if known_reduction not in REDUCTIONS:
         raise InputError(f"{path}: reduction={known_reduction!r}: expected one of {REDUCTIONS}")
     try:
-        return Update(tensors, known_size, cast("Reduction", known_reduction))
+        training = LocalTraining.from_json(meta["training"]) if "training" in meta else None
+        return Update(tensors, known_size, cast("Reduction", known_reduction), training)
     except InputError as error:
-        raise InputError(str(error).replace("update", str(path), 1)) from None
+        text = str(error)
+        blamed = text.replace("update", str(path), 1) if text.startswith("update") else None
+        raise InputError(blamed or f"{path}: {text}") from None
 
 
 def load_tensors(
@@ -249,6 +260,10 @@ def _check_update(update: Update, where: str) -> None:
         raise InputError(f"{where}: batch_size={size}: expected at most {MAX_BATCH}")
     if update.reduction not in REDUCTIONS:
         raise InputError(f"{where}: reduction={update.reduction!r}: expected one of {REDUCTIONS}")
+    training: object = update.training
+    if training is not None and not isinstance(training, LocalTraining):
+        kind = type(training).__name__
+        raise InputError(f"{where}: training of type {kind}: expected gradpeel.LocalTraining")
     gradients: object = update.gradients
     if not isinstance(gradients, Mapping):
         kind = type(gradients).__name__

@@ -23,7 +23,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import check_data_range, check_effort, check_module
+from gradpeel.checks import check_at_least_0, check_data_range, check_module
 from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts, certify_by_row
 from gradpeel.decoder.evidence.structure import Structure
@@ -135,7 +135,7 @@ class Peeling:
         check_module(model)
         check_loss(loss, may_be_unknown=True)
         check_data_range(data_range)
-        check_effort(effort)
+        check_at_least_0("effort", effort)
         model, update, where = move(model, update, device)
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
