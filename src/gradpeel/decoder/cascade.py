@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from gradpeel.checks import check_at_least_0, check_data_range, check_module
 from gradpeel.decoder.candidates import Candidates, Readings, find
-from gradpeel.decoder.certificate import Verdicts, certify_by_row
+from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.finish import Ending, finish
 from gradpeel.decoder.inputs import check_belongs, move, stated_share
@@ -145,7 +145,11 @@ class Peeling:
         target.front.invert(empty, sample_shape)
         self._sample_shape = sample_shape
         self._range = data_range
-        residual = Residual(target, update, use_next=use_next_layer)
+        # After several steps nothing behind the target is what a single backward pass makes of it.
+        several = update.training is not None and not update.training.is_one_step
+        loss = None if several else loss
+        self._layer = None if several else target.tail.next_layer
+        residual = Residual(target, update, use_next=use_next_layer and not several)
         self._direction, self._signs = _random_directions(residual, target.neurons)
         self._loss = (
             loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
@@ -153,12 +157,11 @@ class Peeling:
         self._classes = 0
         if self._loss is not None:
             self._classes = target.tail(torch.zeros_like(target.bias)[None]).shape[1]
-        layer = target.tail.next_layer
         known = KnownSamples(
             update.gradients[target.weight_name],
             width=residual.rows.shape[1],
             scale=residual.scale,
-            next_width=0 if layer is None else layer.out_features,
+            next_width=0 if self._layer is None else self._layer.out_features,
             classes=self._classes,
         )
         self._state = State(residual, known)
@@ -169,6 +172,7 @@ class Peeling:
             target.tail,
             known,
             Structure(residual.sent),
+            layer=self._layer,
             classes=self._classes,
         )
         self._ambiguous: set[int] = set()
@@ -289,7 +293,7 @@ class Peeling:
         self._searched_with = len(state.known)
         self._rows, isolated = run_row_cascade(
             state.residual,
-            self._target.tail.next_layer,
+            self._layer,
             self._unit,
             effort=self._effort,
             on_rows=self._on_rows,
@@ -308,13 +312,7 @@ class Peeling:
         if not len(self._state.known):
             # Mixtures told neither what a sample weighs nor how far two of them are apart.
             self._learn_share(readings, isolated.residual)
-        judge = self._judge
-        candidates, verdicts = judge.judge(readings, isolated.residual, Stage.ROWS)
-        apart, agrees = isolated.compare(candidates.neurons, verdicts.peeled)
-        verdicts = certify_by_row(
-            verdicts, apart, agrees, spare=isolated.spare, weighed=judge.backward is not None
-        )
-        return self._seen(readings, (candidates, verdicts))
+        return self._seen(readings, self._judge.judge_solved(readings, isolated))
 
     def _learn_share(self, readings: Readings, residual: Residual) -> None:
         """Set up the simulation, with the weight that one sample has in this update.
@@ -355,7 +353,7 @@ class Peeling:
         """Refine all samples and start over from the update; says whether that was possible."""
         return self._state.refine(
             backward=self._judge.backward,
-            layer=self._target.tail.next_layer,
+            layer=self._layer,
             structure=self._judge.structure,
             again=again,
         )

@@ -67,12 +67,18 @@ from gradpeel.decoder.evidence.parallel import are_parallel, is_pinned
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import Evidence
-from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.residual import Firing, Residual
 from gradpeel.decoder.sample_block import SampleBlock, typical
 from gradpeel.decoder.sensitivities import measure_c, measure_v, trespassers
 from gradpeel.decoder.simulate import Backward, Simulated
 
-__all__ = ["Verdicts", "certify_by_row", "certify_by_structure", "certify_by_tail"]
+__all__ = [
+    "Verdicts",
+    "certify_by_row",
+    "certify_by_structure",
+    "certify_by_support",
+    "certify_by_tail",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,13 +336,13 @@ def certify_by_structure(
             it, as a trace of another sample.
     """
     z = candidates.pre_activations
-    fires = z > 0
-    doubt = z.abs() <= LIMITS.kink * candidates.error[:, None] * residual.spread
+    firing = residual.firing(candidates.coordinates, z, candidates.error)
+    fires, doubt = firing.fires, firing.doubt
     by_next = layer is not None and residual.has_next
     if layer is not None and by_next:
         found = _by_next_layer(candidates, residual, layer)
     else:
-        found = _by_silence(candidates, residual, structure, fires, doubt, steady=steady)
+        found = _by_silence(candidates, residual, structure, firing, steady=steady)
         found = replace(found, v=z.new_zeros(len(z), 0 if layer is None else layer.out_features))
     unmasked, off, whole = found.c, found.error, found.whole
     c = unmasked * fires
@@ -380,7 +386,7 @@ def certify_by_structure(
         evidence=(kinds,) * len(candidates),
         peeled=SampleBlock(
             coordinates=candidates.coordinates,
-            activations=z * fires,
+            activations=z.relu() * fires,
             sensitivities=measure_c(candidates, residual, c, typical(c) * off),
             next_sensitivities=found.v,
             counts=c.new_zeros(len(c), classes),
@@ -389,6 +395,74 @@ def certify_by_structure(
             next_error=off.clamp(min=residual.resolution),
             kink=unmasked * doubt,
             told=torch.zeros_like(c),
+        ),
+    )
+
+
+def certify_by_support(
+    candidates: Candidates,
+    residual: Residual,
+    rows: Tensor,
+    row_error: Tensor,
+    who: Tensor,
+    *,
+    spare: int,
+) -> Verdicts:
+    """Test whether candidates fire where the rows that they were solved with are not zero.
+
+    After several local steps nothing else is known of a row but where it is zero: the column space
+    says so, without the sample. Where the sample is silent at both ends of the training it may have
+    fired in between, but rarely; a sample that is another, or a mixture, fires elsewhere.
+
+    Args:
+        candidates: the candidates.
+        residual: the residual they were read from.
+        rows: (m, neurons) all rows.
+        row_error: (m,) their relative errors.
+        who: (n,) which row each candidate was solved with.
+        spare: equations that a row satisfies beyond its unknowns.
+    """
+    z = candidates.pre_activations
+    firing = residual.firing(candidates.coordinates, z, candidates.error)
+    there = residual.sent.row_error > 0
+    silent, firm = (~firing.fires & there).double(), (firing.firm & there).double()
+    nothing = (LIMITS.slack * (row_error + residual.resolution)).clamp(max=LIMITS.least_part)
+    zero = (rows.abs() <= (nothing * typical(rows))[:, None]).double()
+    # At how many of the neurons that can be told each pattern is not that of each row.
+    unlike = silent @ (1.0 - zero).T + firm @ zero.T
+    own = unlike.gather(1, who[:, None])[:, 0]
+    another = unlike.scatter(1, who[:, None], torch.inf).amin(1)
+    wrong = own / (silent + firm).sum(1).clamp(min=1.0)
+    sound = (wrong <= LIMITS.hidden_firing) & (own <= LIMITS.own_support * another)
+    sound &= silent.sum(1) >= LIMITS.row_spare
+    row, row_error = rows[who], row_error[who]
+    sound &= (candidates.error <= LIMITS.exact) & (row_error <= LIMITS.row_error)
+    chance = row_error.clamp(min=residual.resolution, max=1.0) ** min(spare, LIMITS.most_equations)
+    chance = chance.clamp(min=LIMITS.least_chance)
+    off = row_error + residual.resolution
+    none = torch.zeros_like(off)
+    accepted = sound & (chance <= LIMITS.chance)
+    return Verdicts(
+        accepted=accepted,
+        sound=sound,
+        vague=torch.zeros_like(sound),
+        groups=torch.zeros_like(sound),
+        radius=none,
+        mismatch=wrong,
+        chance=chance,
+        equations=torch.full_like(candidates.neurons, spare),
+        evidence=(Evidence.STRUCTURE | Evidence.ROW,) * len(candidates),
+        peeled=SampleBlock(
+            coordinates=candidates.coordinates,
+            activations=z.relu() * (1.0 - zero[who]),
+            sensitivities=row,
+            next_sensitivities=row[:, :0],
+            counts=row[:, :0],
+            sample_error=candidates.error,
+            sensitivity_error=off,
+            next_error=off,
+            kink=torch.zeros_like(row),
+            told=torch.zeros_like(row),
         ),
     )
 
@@ -431,8 +505,7 @@ def _by_silence(
     candidates: Candidates,
     residual: Residual,
     structure: Structure,
-    fires: Tensor,
-    doubt: Tensor,
+    firing: Firing,
     *,
     steady: bool,
 ) -> _Measured:
@@ -440,12 +513,12 @@ def _by_silence(
     neurons = candidates.neurons[:, None]
     start = torch.zeros_like(candidates.pre_activations)
     start.scatter_(1, neurons, residual.bias[neurons])
-    c, distance, equations = structure.sharpen(start, fires | doubt)
+    c, distance, equations = structure.sharpen(start, firing.fires | firing.doubt)
     own = c.gather(1, neurons)
     c = c * (residual.bias[neurons] / torch.where(own == 0, 1.0, own))
     # What was found may be another sample that fires at some of these neurons only.
     strong = c.abs() > LIMITS.least_part * typical(c)[:, None]
-    firm = fires & ~doubt & (residual.sent.row_error > 0)
+    firm = firing.firm & (residual.sent.row_error > 0)
     share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
     several = torch.bincount(candidates.pairs[0], minlength=len(c)) > 1
     whole = several & (share >= (LIMITS.firing_share if steady else LIMITS.firing_share_dropout))

@@ -6,10 +6,16 @@ import math
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradpeel.decoder.candidates import Candidates, Readings
-from gradpeel.decoder.certificate import Verdicts, certify_by_structure, certify_by_tail
+from gradpeel.decoder.certificate import (
+    Verdicts,
+    certify_by_row,
+    certify_by_structure,
+    certify_by_support,
+    certify_by_tail,
+)
 from gradpeel.decoder.evidence.alike import fire_alike
 from gradpeel.decoder.evidence.groups import distance_between
 from gradpeel.decoder.evidence.structure import Structure
@@ -19,6 +25,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.prefilter import glance, share_firing
 from gradpeel.decoder.recovery import Evidence, Stage
 from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows import Isolated
 from gradpeel.decoder.sensitivities import measure_v
 from gradpeel.decoder.simulate import Backward, Simulated
 from gradpeel.target import Tail
@@ -44,6 +51,7 @@ class Judge:
         known: KnownSamples,
         structure: Structure,
         *,
+        layer: nn.Linear | None,
         classes: int,
     ) -> None:
         """Know nothing yet.
@@ -52,9 +60,12 @@ class Judge:
             tail: what stands behind the target.
             known: the samples that are certified already.
             structure: the column space of the update.
+            layer: the next layer, if the activations enter one directly and its gradient is that of
+                a single step.
             classes: number of classes; 0 where there are no labels.
         """
         self._tail = tail
+        self._layer = layer
         self._known = known
         self._classes = classes
         self.backward: Backward | None = None
@@ -117,6 +128,32 @@ class Judge:
                 return labelled
         return self._as_copies(candidates, residual, backward)
 
+    def judge_solved(self, readings: Readings, isolated: Isolated) -> tuple[Candidates, Verdicts]:
+        """Judge candidates that the row cascade has solved for, by their rows as well.
+
+        Args:
+            readings: where they can be read.
+            isolated: the samples, each alone at some neurons.
+        """
+        residual = isolated.residual
+        if residual.of_several_steps:
+            self.tried += len(readings)
+            candidates = readings.form(residual)
+            verdicts = certify_by_support(
+                candidates,
+                residual,
+                isolated.samples.sensitivities,
+                isolated.row_error,
+                isolated.owner[candidates.neurons],
+                spare=isolated.spare,
+            )
+            return candidates, self._unlike(candidates, verdicts, residual)
+        candidates, verdicts = self.judge(readings, residual, Stage.ROWS)
+        apart, agrees = isolated.compare(candidates.neurons, verdicts.peeled)
+        weighed = self.backward is not None
+        verdicts = certify_by_row(verdicts, apart, agrees, spare=isolated.spare, weighed=weighed)
+        return candidates, verdicts
+
     def _labelled(
         self, candidates: Candidates, residual: Residual, backward: Backward
     ) -> tuple[Candidates, Verdicts] | None:
@@ -151,13 +188,17 @@ class Judge:
             candidates,
             residual,
             self.structure,
-            layer=tail.next_layer,
+            layer=self._layer,
             classes=self._classes,
             known=self._known.peeled.sensitivities,
             weighed=self.backward is not None,
             steady=tail.next_layer is not None or tail.unknown is None,
             trace=self._trace_allowed(residual, stage),
         )
+        return self._unlike(candidates, verdicts, residual)
+
+    def _unlike(self, candidates: Candidates, verdicts: Verdicts, residual: Residual) -> Verdicts:
+        """Accept nobody who fires exactly as another does: they may be mixtures of each other."""
         # A vector that several neurons hand out is a sample, or a mixture of some that fire alike.
         several = torch.bincount(candidates.pairs[0], minlength=len(candidates)) > 1
         seen = verdicts.accepted | several

@@ -43,6 +43,9 @@ class Limits:
     kink: float = 3.0
     """How many times its error a pre-activation may be below or above zero and still be in
     doubt."""
+    detour: float = 1.0
+    """How far beyond its two ends a pre-activation may have been during several steps, relative to
+    the distance between them."""
     worn: float = 6e-06
     """Error of a sample from which on the cascade does not go on without refining."""
     merge: float = 4.0
@@ -204,6 +207,8 @@ class Limits:
     """The same for rows, unless their errors are larger."""
     row_same_at_most: float = 0.1
     """The same for rows, however large their errors are."""
+    row_dependent: float = 1e-09
+    """What others leave of a row, relative, if it is a sum of them."""
     row_left: float = 0.001
     """Most of an update, relative, that samples without a row may make up."""
     row_measured: float = 2.0
@@ -216,6 +221,11 @@ class Limits:
     """Sensitivities below this part of the typical one are none."""
     firing_share: float = 0.995
     """Share of the neurons that fire at which sensitivities must be found."""
+    hidden_firing: float = 0.1
+    """Largest share of neurons at which a sample's row may not be what its pre-activations at both
+    ends of several local steps say."""
+    own_support: float = 0.25
+    """How many times better a sample's own row must fit it than any other's, as a share."""
     firing_share_dropout: float = 0.25
     """The same where dropout may hide some."""
 

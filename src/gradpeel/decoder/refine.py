@@ -211,9 +211,9 @@ def _sense(
     Also (n,) which of these are known up to a factor only.
     """
     z = residual.pre_activations(peeled.coordinates)
-    doubt = z.abs() <= LIMITS.kink * peeled.sample_error[:, None] * residual.spread
+    fires, doubt, _ = residual.firing(peeled.coordinates, z, peeled.sample_error)
     told = doubt & (peeled.told != 0)
-    fires = torch.where(told, peeled.told > 0, z > 0)
+    fires = torch.where(told, peeled.told > 0, fires)
     best = replace(
         peeled,
         activations=z.relu() * fires,

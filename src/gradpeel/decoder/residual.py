@@ -11,6 +11,10 @@ which:
 - input space, for fewer features than neurons: rows[j] = G[j], and the candidate is the sample
   itself. That keeps more digits, but every look takes a product.
 
+After several local steps the layer is not what it was at the start. A sample that is silent under
+the weights that were sent and under those that came back was hardly ever active in between; so
+there are two layers to hold a candidate against, and the state is kept in input space.
+
 Beside every neuron stands an error: how far its residual may be from the exact one. It starts at
 the rounding of the update's dtype and grows with every subtraction; all tolerances follow from it.
 """
@@ -20,6 +24,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,7 +36,22 @@ from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.target import Target
 from gradpeel.update import Update
 
-__all__ = ["Residual", "Sent", "rms"]
+__all__ = ["Firing", "Residual", "Sent", "rms"]
+
+
+class Firing(NamedTuple):
+    """At which neurons samples fire, as far as it is known.
+
+    Attributes:
+        fires: (n, neurons) where they fire; after several steps, where they may have fired in any.
+        doubt: (n, neurons) where they stand so near the kink that nobody can tell. After several
+            steps nowhere: there sensitivities are measured, and show it themselves.
+        firm: (n, neurons) where they fire for certain.
+    """
+
+    fires: Tensor
+    doubt: Tensor
+    firm: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +103,15 @@ class Residual:
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
         gradient = update.gradients[target.weight_name]
         fewest = target.neurons // 2 if target.neurons > LIMITS.wide else target.neurons
-        self.in_neuron_space = target.features > fewest
+        returned = _returned(target, update)
+        self.in_neuron_space = target.features > fewest and returned is None
         self.resolution = float(torch.finfo(update.dtype).eps)
         product, self.sketch = survey(gradient, target.weight, multiply=self.in_neuron_space)
         rows = product if self.in_neuron_space else gradient.double()
         # Wide weights stay as they are: they are not needed any more.
         self._weight = rows[:0] if self.in_neuron_space else target.weight.double()
         self._bias = target.bias.double()
+        self._returned = returned
         self.row_sums = target.weight.sum(1, dtype=torch.float64)
         bias = update.gradients[target.bias_name].double()
         name = target.tail.next_weight_name
@@ -213,9 +235,44 @@ class Residual:
         return self.rows[neurons[:, None], where] @ direction[where] / self.bias[neurons]
 
     def pre_activations(self, coordinates: Tensor) -> Tensor:
-        """Pre-activations (n, neurons) of samples given in the residual's coordinates."""
+        """Pre-activations (n, neurons) of samples given in the residual's coordinates.
+
+        After several steps the larger of those at both ends.
+        """
         linear = coordinates if self.in_neuron_space else coordinates @ self._weight.T
-        return linear + self._bias
+        z = linear + self._bias
+        return z if self._returned is None else torch.maximum(z, self._at_the_end(coordinates))
+
+    @property
+    def of_several_steps(self) -> bool:
+        """Whether the update is a sum of gradients at different weights."""
+        return self._returned is not None
+
+    def _at_the_end(self, coordinates: Tensor) -> Tensor:
+        """Pre-activations under the weights that came back."""
+        if self._returned is None:
+            return self.pre_activations(coordinates)
+        weight, bias = self._returned
+        return coordinates @ weight.T + bias
+
+    def firing(self, coordinates: Tensor, z: Tensor, error: Tensor) -> Firing:
+        """Tell where samples fire.
+
+        Args:
+            coordinates: (n, width) of the samples.
+            z: (n, neurons) their pre-activations.
+            error: (n,) their relative error.
+        """
+        near = LIMITS.kink * error[:, None] * self.spread
+        if self._returned is None:
+            fires, doubt = z > 0, z.abs() <= near
+            return Firing(fires, doubt, fires & ~doubt)
+        end = self._at_the_end(coordinates)
+        start = coordinates @ self._weight.T + self._bias
+        # Training does not go straight from one end to the other.
+        margin = near + LIMITS.detour * (end - start).abs()
+        fires = z > -margin
+        return Firing(fires, torch.zeros_like(fires), torch.minimum(start, end) > margin)
 
     def linear(self, pre_activations: Tensor) -> Tensor:
         """(n, neurons) what the samples themselves contribute to their pre-activations."""
@@ -227,7 +284,12 @@ class Residual:
             linear = self.rows[neurons, neurons]
         else:
             linear = (self.rows[neurons] * self._weight[neurons]).sum(1)
-        return linear / self.bias[neurons] + self._bias[neurons]
+        z = linear / self.bias[neurons] + self._bias[neurons]
+        if self._returned is None:
+            return z
+        weight, bias = self._returned
+        end = (self.rows[neurons] * weight[neurons]).sum(1) / self.bias[neurons] + bias[neurons]
+        return torch.maximum(z, end)
 
     def subtract(self, peeled: SampleBlock) -> Tensor:
         """Take samples out of the residual, jointly; returns the mask of neurons this touched."""
@@ -274,6 +336,20 @@ class Residual:
         self.quiet[where] = (
             rms(self.rows[where]) <= LIMITS.nothing * self.row_error[where] * self.scale
         )
+
+
+def _returned(target: Target, update: Update) -> tuple[Tensor, Tensor] | None:
+    """The target's weight and bias at the end of several local steps; None after a single one."""
+    training = update.training
+    if training is None or training.is_one_step:
+        return None
+    lr = 1.0 if training.lr is None else training.lr
+    kept = 1.0 if training.kept is None else training.kept
+    weight, bias = (
+        kept * sent.double() - lr * update.gradients[name].double()
+        for sent, name in ((target.weight, target.weight_name), (target.bias, target.bias_name))
+    )
+    return weight, bias
 
 
 def _hypot(errors: Tensor, noise: float) -> Tensor:

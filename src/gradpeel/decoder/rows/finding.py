@@ -89,8 +89,11 @@ def find_rows(
             found, off = _new_rows(space, kind, guess, Rows(space, rows, error, tried))
             if len(found):
                 break
+        before = len(rows)
         rows, error = torch.cat([rows, found]), torch.cat([error, off])
-        stale = 0 if len(found) else stale + 1
+        kept = _sparsest(rows, error)
+        rows, error = rows[kept], error[kept]
+        stale = 0 if len(rows) > before else stale + 1
         if on_rows is not None:
             on_rows(RowCount(len(rows), space.rank))
     return Rows(space, rows, error, tried)
@@ -140,6 +143,26 @@ def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Rows) -> tuple
     error = torch.stack([error for _, error in good]) if good else known.error[:0]
     new = _distinct(rows, _nearness(error), known.rows, _nearness(known.error))
     return rows[new], error[new]
+
+
+def _sparsest(rows: Tensor, error: Tensor) -> Tensor:
+    """Indices, in their order, of the sparsest rows that none of the others add up to.
+
+    A sum of two rows is zero where both are, and may pass for a row. It is less sparse than either,
+    and once both are found it is nothing new.
+    """
+    sparsest_first = (rows != 0).sum(1).argsort(stable=True).tolist()
+    basis = rows.new_zeros(len(rows), rows.shape[1])
+    chosen: list[int] = []
+    for i in sparsest_first:
+        known = basis[: len(chosen)]
+        left = rows[i]
+        for _ in range(2):
+            left = left - (left @ known.T) @ known
+        if float(left.norm()) > max(LIMITS.nothing * float(error[i]), LIMITS.row_dependent):
+            basis[len(chosen)] = left / left.norm()
+            chosen.append(i)
+    return torch.tensor(sorted(chosen), dtype=torch.long, device=rows.device)
 
 
 def _nearness(error: Tensor) -> Tensor:

@@ -96,7 +96,7 @@ def _block(found: Solution, c: Tensor, residual: Residual) -> SampleBlock:
     """The samples with their sensitivities, (n, neurons), as certified ones are kept."""
     z = residual.pre_activations(found.samples)
     # Where a sample is silent its row is zero up to roundings; if it is not, it is another's.
-    fires = z > 0
+    fires = residual.firing(found.samples, z, found.sample_error).fires
     c = torch.where(~fires & (c.abs() <= LIMITS.least_part * typical(c)[:, None]), 0.0, c)
     # At the next layer their gradients add up in the same way, a_j v for each.
     v, next_error = c.new_zeros(len(c), 0), torch.zeros_like(found.row_error)
