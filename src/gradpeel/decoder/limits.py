@@ -207,6 +207,10 @@ class Limits:
     """The same for rows, unless their errors are larger."""
     row_same_at_most: float = 0.1
     """The same for rows, however large their errors are."""
+    row_settle_steps: int = 5
+    """How often rows are taken from the samples that they gave, after several local steps."""
+    row_settle_searches: int = 4
+    """How often the search goes on after rows were dropped for that."""
     row_dependent: float = 1e-09
     """What others leave of a row, relative, if it is a sum of them."""
     row_left: float = 0.001

@@ -135,8 +135,14 @@ class Residual:
         # of the two says how much was summed up.
         unit = LIMITS.rounding * self.resolution
         rounding = unit * torch.maximum(bias.abs(), size / self.scale)
-        of_rows = noise.weight / self.scale
-        if noise.weight and self.in_neuron_space:
+        # A difference of weights has the roundings of the weights.
+        ulp = _roundings_of_weights(update)
+        of_rows = torch.hypot(
+            ulp * rms(target.weight.double()) if ulp else torch.zeros_like(bias),
+            torch.full_like(bias, noise.weight),
+        )
+        of_rows /= self.scale
+        if self.in_neuron_space and bool(of_rows.any()):
             of_rows *= math.sqrt(mean_square(target.weight) * target.features)
         self.sent = Sent(
             rows,
@@ -144,9 +150,12 @@ class Residual:
             next_rows,
             self.scale,
             target.features,
-            bias_error=_hypot(rounding, noise.bias),
+            bias_error=_hypot(_hypot(rounding, noise.bias), ulp * target.bias.double().abs()),
             row_error=_hypot(rounding, of_rows),
-            next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),
+            next_error=_hypot(
+                _hypot(unit * next_rows.norm(dim=1), noise.next_weight),
+                ulp * _size_of_next(target) if self.has_next else 0.0,
+            ),
         )
         self.quiet = torch.zeros_like(bias, dtype=torch.bool)
         self.restore()
@@ -352,7 +361,28 @@ def _returned(target: Target, update: Update) -> tuple[Tensor, Tensor] | None:
     return weight, bias
 
 
-def _hypot(errors: Tensor, noise: float) -> Tensor:
+def _roundings_of_weights(update: Update) -> float:
+    """Roundings of a weight behind a difference of weights, relative to the weight; 0 without one.
+
+    The weights were rounded in every step, and the difference is divided by the learning rate.
+    """
+    training = update.training
+    if training is None:
+        return 0.0
+    lr = 1.0 if training.lr is None else training.lr
+    steps = 1 if training.steps is None else training.steps
+    return float(torch.finfo(update.dtype).eps) * math.sqrt(steps) / lr
+
+
+def _size_of_next(target: Target) -> Tensor:
+    """(neurons,) typical size of the next layer's weights at each neuron."""
+    layer = target.tail.next_layer
+    return target.bias.new_zeros(()) if layer is None else rms(layer.weight.double().T)
+
+
+def _hypot(errors: Tensor, noise: float | Tensor) -> Tensor:
+    if isinstance(noise, Tensor):
+        return torch.hypot(errors, noise.expand_as(errors)) if bool(noise.any()) else errors
     return errors if noise == 0 else torch.hypot(errors, torch.full_like(errors, noise))
 
 

@@ -12,7 +12,8 @@ mixture of samples is such an idea.
 3. `search`: from the firing pattern of each mixture to a vector that lies in the space and looks
    like a row (`row_sets`), many at once, in float32. `remainder`: the same for the last few rows.
 4. `polish`: from there to the row itself, in all digits of the update; what is no row is rejected.
-5. `solving`: once all rows are known, the samples are the solution of a linear system. `reading`:
+5. `solving`: once all rows are known, the samples are the solution of a linear system; after
+   several local steps, `settling`: rows and samples must agree with each other. `reading`:
    each of them is then held against the update as if it had been read from a neuron that it fires
    alone: with all others taken out, it does.
 
@@ -22,14 +23,17 @@ Nothing is certified here: that is left to `gradpeel.decoder.certificate`, as fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
+from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.directions import directions
 from gradpeel.decoder.rows.finding import can_help, find_rows
 from gradpeel.decoder.rows.reading import Isolated, isolate
+from gradpeel.decoder.rows.settling import settle
 from gradpeel.decoder.rows.solving import solve
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.decoder.simulate import Backward
@@ -64,7 +68,8 @@ def run_row_cascade(
     if not can_help(space):
         return RowCount(0, space.rank, searched=False), None
     width = 0 if layer is None else layer.out_features
-    rows = find_rows(
+    search = partial(
+        find_rows,
         residual,
         space,
         weight=None if layer is None else layer.weight,
@@ -72,6 +77,14 @@ def run_row_cascade(
         effort=effort,
         on_rows=on_rows,
     )
-    found = solve(rows, residual)
+    rows = search()
+    if residual.of_several_steps:
+        found, rows = settle(rows, residual)
+        for _ in range(LIMITS.row_settle_searches):
+            if found is not None or len(rows) >= space.rank:
+                break
+            found, rows = settle(search(known=rows), residual)
+    else:
+        found = solve(rows, residual)
     isolated = None if found is None else isolate(found, space, residual, width=width)
     return RowCount(len(rows), space.rank), isolated

@@ -17,7 +17,7 @@ from gradpeel.decoder.rows.search import search
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
 
-__all__ = ["Rows", "can_help", "find_rows"]
+__all__ = ["Rows", "can_help", "find_rows", "nearness", "sparsest"]
 
 Directions = Callable[[Tensor], Tensor]
 """From the activations (n, neurons) of mixtures to directions (n, several, next width) that the
@@ -56,6 +56,7 @@ def find_rows(
     weight: Tensor | None,
     directions: Directions,
     effort: float,
+    known: Rows | None = None,
     on_rows: Callable[[RowCount], None] | None = None,
 ) -> Rows:
     """Search for the rows of all unknown samples.
@@ -66,6 +67,7 @@ def find_rows(
         weight: (next width, neurons) of the next layer, if the activations enter one directly.
         directions: that loss gradients may have there.
         effort: how long to search; 1 is enough as a rule.
+        known: rows that an earlier search has found, to be kept.
         on_rows: called after every batch of seeds with how far it has come.
     """
     seeds = Seeds(residual, space)
@@ -74,16 +76,17 @@ def find_rows(
     if weight is not None and len(weight) <= LIMITS.row_widest_next * len(space.unit):
         kind = ByNextLayer(space, weight)
     scale = space.error / space.unit  # from units of the error to those of the search
-    rows = space.exact.new_zeros(0, len(space.unit))
-    error, tried, stale = rows.sum(1), 0, 0
+    rows = space.exact.new_zeros(0, len(space.unit)) if known is None else known.rows
+    error = rows.sum(1) if known is None else known.error
+    tried, stale = 0, 0
     most = effort * LIMITS.row_seeds * space.rank
     while len(rows) < space.rank and tried < most:
         patience = LIMITS.row_patience if len(rows) else LIMITS.row_patience_at_first
         if stale >= effort * patience:
             break
         found, off = rows[:0], error[:0]
-        known = _normalised(rows * scale)
-        guesses = _guesses(space, seeds, kind, directions, known=known, again=stale % 2 == 0)
+        here = _normalised(rows * scale)
+        guesses = _guesses(space, seeds, kind, directions, known=here, again=stale % 2 == 0)
         for guess, count in guesses:
             tried += count
             found, off = _new_rows(space, kind, guess, Rows(space, rows, error, tried))
@@ -91,7 +94,7 @@ def find_rows(
                 break
         before = len(rows)
         rows, error = torch.cat([rows, found]), torch.cat([error, off])
-        kept = _sparsest(rows, error)
+        kept = sparsest(rows, error)
         rows, error = rows[kept], error[kept]
         stale = 0 if len(rows) > before else stale + 1
         if on_rows is not None:
@@ -141,11 +144,11 @@ def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Rows) -> tuple
     good = [(row, error) for row, error in polished if float(error) <= kind.most_error]
     rows = torch.stack([row for row, _ in good]) if good else known.rows[:0]
     error = torch.stack([error for _, error in good]) if good else known.error[:0]
-    new = _distinct(rows, _nearness(error), known.rows, _nearness(known.error))
+    new = _distinct(rows, nearness(error), known.rows, nearness(known.error))
     return rows[new], error[new]
 
 
-def _sparsest(rows: Tensor, error: Tensor) -> Tensor:
+def sparsest(rows: Tensor, error: Tensor) -> Tensor:
     """Indices, in their order, of the sparsest rows that none of the others add up to.
 
     A sum of two rows is zero where both are, and may pass for a row. It is less sparse than either,
@@ -165,7 +168,7 @@ def _sparsest(rows: Tensor, error: Tensor) -> Tensor:
     return torch.tensor(sorted(chosen), dtype=torch.long, device=rows.device)
 
 
-def _nearness(error: Tensor) -> Tensor:
+def nearness(error: Tensor) -> Tensor:
     """(n,) how far from 1 the cosine of two readings of a row may be, by its relative error."""
     off = (LIMITS.nothing * error).square()
     return off.clamp(min=LIMITS.row_same, max=LIMITS.row_same_at_most)

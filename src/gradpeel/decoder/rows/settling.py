@@ -1,0 +1,64 @@
+"""Rows and samples that agree with each other, after several local steps.
+
+A row that is a sum of two, c_1 + a c_2, hardly shows. The first sample comes out right all the
+same, and the second as x_2 - a x_1, which for a small a is nearly right, with a row of its own that
+is right. In a single step such a sample betrays itself, because its firing pattern and its loss
+gradient must be right to the last digit. After several steps patterns are known less well.
+
+But each sample, once it is solved for, says where its row must be zero, and that determines the row
+anew. So rows are put in place of those that differ, and the samples solved for again, until all
+rows are those that their own samples give. A row whose sample gives none is dropped, and so is one
+that others add up to: the search goes on without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from gradpeel.decoder.limits import LIMITS
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows.finding import Rows, nearness, sparsest
+from gradpeel.decoder.rows.polish import polish_by_silence
+from gradpeel.decoder.rows.solving import Solution, solve
+
+__all__ = ["settle"]
+
+
+def settle(rows: Rows, residual: Residual) -> tuple[Solution | None, Rows]:
+    """Solve for samples whose rows are those that they give themselves.
+
+    Args:
+        rows: the rows that were found.
+        residual: what is left of the update.
+
+    Returns:
+        The samples, None where the rows do not determine them or some were dropped; and the rows.
+    """
+    for _ in range(LIMITS.row_settle_steps):
+        found = solve(rows, residual)
+        if found is None:
+            break
+        again = _rows_of(found, rows, residual)
+        if again is rows:
+            return found, rows
+        if len(again) < len(rows):
+            return None, again
+        rows = again
+    return None, rows
+
+
+def _rows_of(found: Solution, rows: Rows, residual: Residual) -> Rows:
+    """The rows that samples give; the same object if they are those that the samples came from."""
+    z = residual.pre_activations(found.samples)
+    may_fire = residual.firing(found.samples, z, found.sample_error).fires[:, rows.space.live]
+    given = [polish_by_silence(rows.space, ~fires) for fires in may_fire]
+    row, error = (torch.stack(part) for part in zip(*given, strict=True))
+    good = error <= LIMITS.row_error
+    near = torch.maximum(nearness(error), nearness(rows.error))
+    if bool((good & ((row * rows.rows).sum(1).abs() > 1.0 - near)).all()):
+        return rows
+    row, error = row[good], error[good]
+    kept = sparsest(row, error)
+    return replace(rows, rows=row[kept], error=error[kept])
