@@ -345,7 +345,8 @@ def certify_by_structure(
         found = _by_silence(candidates, residual, structure, firing, steady=steady)
         found = replace(found, v=z.new_zeros(len(z), 0 if layer is None else layer.out_features))
     unmasked, off, whole = found.c, found.error, found.whole
-    c = unmasked * fires
+    # After several steps what was measured shows where a sample fired in between.
+    c = unmasked if residual.of_several_steps else unmasked * fires
     row, column = candidates.pairs
     size = torch.maximum(typical(c)[row], residual.bias[column].abs())
     gap = (c[row, column] - residual.bias[column]).abs()
@@ -513,7 +514,9 @@ def _by_silence(
     neurons = candidates.neurons[:, None]
     start = torch.zeros_like(candidates.pre_activations)
     start.scatter_(1, neurons, residual.bias[neurons])
-    c, distance, equations = structure.sharpen(start, firing.fires | firing.doubt)
+    several_steps = residual.of_several_steps
+    hidden = LIMITS.hidden_firing if several_steps else 0.0
+    c, distance, equations = structure.sharpen(start, firing.fires | firing.doubt, hidden=hidden)
     own = c.gather(1, neurons)
     c = c * (residual.bias[neurons] / torch.where(own == 0, 1.0, own))
     # What was found may be another sample that fires at some of these neurons only.
@@ -521,5 +524,6 @@ def _by_silence(
     firm = firing.firm & (residual.sent.row_error > 0)
     share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
     several = torch.bincount(candidates.pairs[0], minlength=len(c)) > 1
-    whole = several & (share >= (LIMITS.firing_share if steady else LIMITS.firing_share_dropout))
+    needed = LIMITS.firing_share if steady else LIMITS.firing_share_dropout
+    whole = several & (share >= min(needed, 1.0 - hidden))
     return _Measured(c[:, :0], c, distance, whole, distance, equations)

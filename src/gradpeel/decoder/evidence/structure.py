@@ -24,7 +24,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.residual import Residual, Sent
 
-__all__ = ["Structure", "null_vector"]
+__all__ = ["Structure", "null_vector", "vanishing"]
 
 _BLOCK = 64
 """Directions looked for at once where nobody says how many there are."""
@@ -142,7 +142,9 @@ class Structure:
         """
         self._alike = math.exp(-float((share * (1 - share)).sum()))
 
-    def sharpen(self, c: Tensor, fires: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def sharpen(
+        self, c: Tensor, fires: Tensor, *, hidden: float = 0.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Find sensitivities from the neurons that a sample does not fire.
 
         There is, up to scale, one vector in the space that vanishes wherever the sample is silent:
@@ -152,6 +154,7 @@ class Structure:
         Args:
             c: (n, neurons) sensitivities as far as they are known; they set the scale.
             fires: (n, neurons) where each sample fires.
+            hidden: share of the other neurons at which it may fire all the same.
 
         Returns:
             (n, neurons) sharpened sensitivities; (n,) their relative errors, infinite where the
@@ -163,13 +166,13 @@ class Structure:
         if basis is None:
             return sharp, error, spare
         for i in range(len(c)):
-            found, error[i], spare[i] = self._vanishing(basis, fires[i, live])
+            found, error[i], spare[i] = self._vanishing(basis, fires[i, live], hidden)
             if bool(error[i].isfinite()):
                 known = c[i, live]
                 sharp[i, live] = found * ((found @ known) / (found @ found))
         return sharp, error, spare.clamp(min=0.0)
 
-    def _vanishing(self, basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor, int]:
+    def _vanishing(self, basis: Tensor, on: Tensor, hidden: float) -> tuple[Tensor, Tensor, int]:
         """The vector of the space that is zero where `on` is not, its error, and spare neurons.
 
         It is remembered: samples are asked for again as long as where they fire does not change.
@@ -179,8 +182,15 @@ class Structure:
             weight = self._sent.row_error[self._live]
             spare = int((~on).sum()) - basis.shape[1]
             found, error = weight, weight.new_tensor(torch.inf)
-            if spare > 0:
+            if spare > 0 and hidden:
+                most = int((~on).sum())
+                vector, _, error, silent = vanishing(basis, ~on)
+                if int(silent.sum()) < (1.0 - hidden) * most:
+                    error = error.new_tensor(torch.inf)
+                on, spare = ~silent, int(silent.sum()) - basis.shape[1]
+            elif spare > 0:
                 vector, _, error = null_vector(basis, on)
+            if bool(error.isfinite()):
                 found = torch.where(on, basis @ vector * weight, 0.0)
                 # It is exact in units of each neuron's error: large errors are large ones.
                 error = error * (found[on] / weight[on]).norm() * weight[on].norm()
@@ -281,6 +291,31 @@ def _rank(values: Tensor, noise: float) -> int:
         if len(steps) and float(steps.max()) > LIMITS.rank_cliff:
             return max(low - 1, 0) + int(steps.argmax()) + 1
     return above
+
+
+def vanishing(basis: Tensor, silent: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The combination of columns that vanishes at nearly all of some neurons.
+
+    Args:
+        basis: (neurons, rank) orthonormal columns, in units of the error.
+        silent: (neurons,) mask.
+
+    Returns:
+        The combination, the runner-up and the error, as `null_vector` does, and (neurons,) mask of
+        the neurons at which it vanishes. The error is infinite where these are too few.
+    """
+    start, away = gaussian(2, basis.shape[1], like=basis)
+    vector, other, error = start, away, start.new_tensor(torch.inf)
+    for _ in range(LIMITS.row_polish_steps):
+        if int(silent.sum()) < basis.shape[1] + LIMITS.row_spare:
+            return vector, other, error.new_tensor(torch.inf), silent
+        vector, other, error = null_vector(basis, ~silent)
+        size = (basis @ vector).abs()
+        stays = silent & (size <= LIMITS.row_outlier * size[silent].median())
+        if torch.equal(stays, silent):
+            break
+        silent = stays
+    return vector, other, error, silent
 
 
 def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor, Tensor]:

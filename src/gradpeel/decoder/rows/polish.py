@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.evidence.structure import null_vector
+from gradpeel.decoder.evidence.structure import vanishing
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.rows.space import RowSpace
 
@@ -31,19 +31,10 @@ def polish_by_silence(space: RowSpace, silent: Tensor) -> _Row:
         silent: (live,) mask of neurons at which it is guessed to be silent.
     """
     exact = space.exact
-    row = other = exact[:, 0]
-    none = row.new_tensor(torch.inf)
-    vector, error = space.strength, none
-    for _ in range(LIMITS.row_polish_steps):
-        if int(silent.sum()) < space.rank + LIMITS.row_spare:
-            return row, none
-        vector, other, error = null_vector(exact, ~silent)
-        row = exact @ vector
-        size = row.abs()
-        stays = silent & (size <= LIMITS.row_outlier * size[silent].median())
-        if torch.equal(stays, silent):
-            break
-        silent = stays
+    vector, other, error, silent = vanishing(exact, silent)
+    row, none = exact @ vector, error.new_tensor(torch.inf)
+    if not bool(error.isfinite()):
+        return row, none
     # A difference of two that are alike is nearly zero at many neurons, but not as nearly as the
     # update is exact.
     if float(row.abs()[silent].median()) > LIMITS.row_zero * _noise(space, vector):
