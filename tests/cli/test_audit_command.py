@@ -119,7 +119,7 @@ def test_where_nothing_is_recovered_values_are_null() -> None:
     "options",
     [
         [],
-        ["--shuffle", "--init", "torch", "--hidden", "20,10"],
+        ["--shuffle", "--init", "torch", "--tail", "20,10"],
         ["--design", "soliton-data", "--weights", "mirrored"],
     ],
 )
@@ -158,7 +158,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
             ["--unknown-tail", "--data", "digits", "--neurons", "600"],
             {"without_tail": "kept from the decoder", "recovered": 8, "unlabelled": 8},
         ),
-        (["--hidden", "20,10"], {"hidden": [20, 10], "recovered": 8}),
+        (["--tail", "20,10"], {"tail": [20, 10], "recovered": 8}),
         (["--shuffle", "--features", "standard"], {"shuffle": True, "scaling": "standard"}),
         (
             ["--design", "trap-weights", "--scale", "0.9"],

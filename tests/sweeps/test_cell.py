@@ -26,13 +26,19 @@ OTHER: dict[str, Any] = {
     "dtype": "float32",
     "noise": 1e-6,
     "effort": 1.0,
-    "samples": "first",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 1e-4,
+    "local_steps": 5,
+    "local_epochs": 2,
+    "local_batch_size": 16,
+    "shuffle": False,
     "seed": 1,
 }
 
 
 def test_the_key_is_the_same_on_every_machine() -> None:
-    assert CELL.key == "1de8686aa0c5e401f0d153e9"
+    assert CELL.key == "38803c03b6757b582aa63048"
     assert replace(CELL).key == CELL.key
 
 
@@ -70,7 +76,7 @@ def test_methods_have_the_names_of_the_paper(method: str) -> None:
 
 def test_what_differs_is_told() -> None:
     cell = replace(CELL, tail=(64, 32), dtype="float32", noise=1e-6, seed=7)
-    assert str(cell) == "mnist SD-Mir B=64 N=1000 hidden 64,32 float32 noise 1e-06 seed 7"
+    assert str(cell) == "mnist SD-Mir B=64 N=1000 tail 64,32 float32 noise 1e-06 seed 7"
 
 
 def test_settings_and_measurements_can_stand_in_one_table() -> None:

@@ -23,7 +23,7 @@ def subsets(values: list[Any]) -> st.SearchStrategy[list[Any]]:
     designs=subsets(["passive", "trap-weights", "soliton-free", "soliton-data"]),
     weights=subsets(["independent", "mirrored"]),
     batch_sizes=subsets([1, 8, 64]),
-    widths=subsets([10, 1000]),
+    neurons=subsets([10, 1000]),
     tails=subsets([[], [5], [256, 128]]),
     dtypes=subsets(list(DTYPE_NAMES)),
     noises=subsets([0.0, 1e-6]),
@@ -36,7 +36,7 @@ def test_cells_are_all_combinations(**given_: Any) -> None:
     methods = (len(given_["designs"]) - passive) * len(given_["weights"]) + passive
     seeds = given_["seeds"] if isinstance(given_["seeds"], int) else len(given_["seeds"])
     count = methods * seeds
-    for key in ("datasets", "batch_sizes", "widths", "tails", "dtypes", "noises"):
+    for key in ("datasets", "batch_sizes", "neurons", "tails", "dtypes", "noises"):
         count *= len(given_[key])
     assert len(cells) == count
     assert len({cell.key for cell in cells}) == count
@@ -75,7 +75,7 @@ def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
         ({"batch_sizes": [True]}, "batch_sizes=True: expected positive integers"),
         ({"batch_sizes": 64}, "batch_sizes=64: expected a list \\(positive integers\\)"),
         ({"batch_sizes": [64, 8, 64]}, "batch_sizes=64: expected each only once"),
-        ({"widths": [-1]}, "widths=-1: expected positive integers"),
+        ({"neurons": [-1]}, "neurons=-1: expected positive integers"),
         ({"tails": [256]}, "tails=256: expected lists of positive integers"),
         ({"tails": [[256, 0]]}, r"tails=\[256, 0\]: expected lists of positive integers"),
         ({"dtypes": ["float8"]}, "dtypes='float8': expected one of float64, float32"),
@@ -84,12 +84,13 @@ def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
         ({"seeds": 0}, r"seeds=0: expected a list \(integers of at least 0; or a number of seeds"),
         ({"seeds": 10**7}, "seeds=10000000: expected a list"),
         ({"seeds": 500, "batch_sizes": list(range(1, 3000))}, "seeds=500: the grid has 1499500"),
-        ({"widths": [2**70]}, f"widths={2**70}: expected positive integers"),
+        ({"neurons": [2**70]}, f"neurons={2**70}: expected positive integers"),
         ({"noises": [10**400]}, "noises=1000"),
         ({"scale": 10**400}, "scale=1000"),
         ({"seeds": [-1]}, "seeds=-1: expected integers of at least 0"),
         ({"seeds": [2**63]}, "seeds=9223372036854775808: expected integers"),
-        ({"samples": "all"}, "samples='all': expected one of drawn, first"),
+        ({"shuffle": "no"}, "shuffle='no': expected true or false"),
+        ({"shuffle": 1}, "shuffle=1: expected true or false"),
         ({"init": "xavier"}, "init='xavier': expected one of paper, torch"),
         ({"scale": 1.5}, "scale=1.5: .*at most 1"),
         ({"scale": "0.9"}, "scale='0.9': expected a number"),
