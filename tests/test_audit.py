@@ -526,3 +526,66 @@ def test_a_network_that_cannot_be_audited_is_refused_with_every_reason() -> None
     with pytest.raises(gp.ModelRefusedError) as caught:
         audit(nn.Sequential(*layers), X, Y)
     assert len(caught.value.reasons) >= 2
+
+
+TRAINED = [
+    {"lr": 0.5, "local_steps": 3},
+    {"lr": 0.1, "local_epochs": 2, "local_batch_size": 5, "momentum": 0.9, "weight_decay": 1e-3},
+]
+
+
+@pytest.mark.parametrize("settings", TRAINED, ids=str)
+def test_several_local_steps_are_decoded_without_the_tail(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], settings: dict[str, Any]
+) -> None:
+    client = gp.Client(**settings)
+    one, same = (audit(model, *batch, client=client, seed=3) for _ in range(2))
+    steps = client.count_steps(12)
+    told = numbers(one)
+    assert {**told, "seconds": 0.0} == {**numbers(same), "seconds": 0.0}
+    assert told["without_tail"] == f"the update is the sum of the gradients of {steps} local steps"
+    assert told["local_steps"] == steps
+    for name in ("lr", "momentum", "weight_decay", "local_epochs", "local_batch_size"):
+        assert told[name] == getattr(client, name)
+    assert told["false_certificates"] == told["repeats"] == 0
+    assert told["label_accuracy"] is None
+    # The grid is not that of the model that was sent.
+    assert not torch.equal(one.exposure.grid, gp.exposure(one.model, batch[0]).grid)
+    assert one.update.training is not None
+    assert one.update.training.steps == steps
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("sgd", [{}, {"weight_decay": 1e-2, "momentum": 0.9}], ids=str)
+def test_one_local_step_is_decoded_as_a_gradient(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], dtype: torch.dtype, sgd: dict[str, float]
+) -> None:
+    client = gp.Client(lr=0.1, local_steps=1, dtype=dtype, **sgd)  # type: ignore[arg-type]
+    found = audit(model, *batch, client=client)
+    assert found.without_tail is None
+    assert found.local_steps == 1
+    assert found.score.false_certificates == 0
+    if dtype == torch.float64:
+        assert found.score.recovered == 12
+        assert found.score.label_accuracy == 1
+    assert found.score.read == 12
+    assert torch.equal(found.exposure.grid, gp.exposure(found.model, batch[0]).grid)
+
+
+def test_client_and_attacker_are_what_they_say(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    with pytest.raises(gp.InputError, match=r"^client of type dict: expected gradpeel\.Client"):
+        audit(model, *batch, client={"lr": 0.1})  # type: ignore[arg-type]
+    with pytest.raises(gp.InputError, match=r"^attacker of type Passive: expected"):
+        audit(model, *batch, attacker=Passive())  # type: ignore[arg-type]
+    for name in ("knows_batch_size", "knows_tail"):
+        with pytest.raises(gp.InputError, match=rf"^{name}=1: expected True or False"):
+            gp.Attacker(**{name: 1})  # type: ignore[arg-type]
+
+
+def test_an_open_end_of_the_range_is_null_in_json(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    found = audit(model, *batch, attacker=gp.Attacker(data_range=(0.0, math.inf)))
+    assert numbers(found)["data_range"] == [0.0, None]

@@ -5,9 +5,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradpeel import Client
 from gradpeel.designs import PAPER_METHODS
 from gradpeel.sweeps import Cell, Measurement
 
@@ -77,6 +79,16 @@ def test_methods_have_the_names_of_the_paper(method: str) -> None:
 def test_what_differs_is_told() -> None:
     cell = replace(CELL, tail=(64, 32), dtype="float32", noise=1e-6, seed=7)
     assert str(cell) == "mnist SD-Mir B=64 N=1000 tail 64,32 float32 noise 1e-06 seed 7"
+
+
+def test_local_training_is_told() -> None:
+    cell = replace(CELL, lr=0.1, local_steps=5, local_batch_size=16, weight_decay=1e-4)
+    told = "lr 0.1 local steps 5 local batch size 16 weight decay 0.0001"
+    assert str(cell) == f"mnist SD-Mir B=64 N=1000 {told} seed 0"
+    assert cell.client == Client(
+        dtype=torch.float64, lr=0.1, local_steps=5, local_batch_size=16, weight_decay=1e-4
+    )
+    assert CELL.client == Client(dtype=torch.float64)
 
 
 def test_settings_and_measurements_can_stand_in_one_table() -> None:

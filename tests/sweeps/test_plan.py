@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -91,6 +92,23 @@ def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
         ({"seeds": [2**63]}, "seeds=9223372036854775808: expected integers"),
         ({"shuffle": "no"}, "shuffle='no': expected true or false"),
         ({"shuffle": 1}, "shuffle=1: expected true or false"),
+        ({"lrs": [-0.1]}, "lrs=-0.1: expected finite numbers of at least 0"),
+        ({"lrs": 0.1}, "lrs=0.1: expected a list"),
+        ({"lrs": [0.1], "local_steps": [0]}, "local_steps=0: expected positive integers"),
+        ({"lrs": [0.1], "local_steps": []}, r"local_steps=\[\]: expected at least one"),
+        ({"lrs": [0.1], "local_batch_sizes": [1.5]}, "local_batch_sizes=1.5: expected positive"),
+        ({"lrs": [0.1], "momentum": 1}, "momentum=1: expected a number from 0 to below 1"),
+        ({"lrs": [0.1], "weight_decay": "x"}, "weight_decay='x': expected a number of at least 0"),
+        ({"local_steps": [5]}, r"local_steps=\(5,\): only a client with a learning rate \(lrs\)"),
+        ({"momentum": 0.9}, r"momentum=0.9: only a client with a learning rate \(lrs\) trains"),
+        (
+            {"lrs": [0.1], "local_steps": [5], "local_epochs": [1]},
+            r"local_epochs=\(1,\): expected only one of local_steps and local_epochs",
+        ),
+        (
+            {"lrs": list(range(1, 1000)), "local_steps": list(range(1, 1100))},
+            "seeds=1: the grid has 1097901 cells",
+        ),
         ({"init": "xavier"}, "init='xavier': expected one of paper, torch"),
         ({"scale": 1.5}, "scale=1.5: .*at most 1"),
         ({"scale": "0.9"}, "scale='0.9': expected a number"),
@@ -104,6 +122,23 @@ def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
 def test_bad_values_are_named(given_: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{message}"):
         Plan(**{**ONE, **given_})
+
+
+def test_local_training_has_dimensions_of_its_own() -> None:
+    plan = Plan(
+        **ONE, lrs=[0, 0.01, 0.1], local_steps=[1, 5], local_batch_sizes=[4, 8], momentum=0.9
+    )
+    one, *trained = plan.cells()
+    # Without a learning rate there is nothing to vary: one gradient, once.
+    assert (one.lr, one.local_steps, one.local_batch_size, one.momentum) == (None, None, None, 0.0)
+    assert [(cell.lr, cell.local_steps, cell.local_batch_size) for cell in trained] == list(
+        product((0.01, 0.1), (1, 5), (4, 8))
+    )
+    assert {cell.momentum for cell in trained} == {0.9}
+    epochs = Plan(**ONE, lrs=[0.1], local_epochs=[1, 2]).cells()
+    assert [(cell.local_steps, cell.local_epochs) for cell in epochs] == [(None, 1), (None, 2)]
+    (default,) = Plan(**ONE, lrs=[0.1]).cells()
+    assert default.client.count_steps(64) == 1
 
 
 def test_a_negative_zero_is_a_zero() -> None:

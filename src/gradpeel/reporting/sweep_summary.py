@@ -41,7 +41,9 @@ def _table(groups: list[Group]) -> Table:
         title="Share of the batch recovered: mean over seeds and 95 % interval", box=box.SIMPLE_HEAD
     )
     for name in ("data set", "method", "setting"):
-        table.add_column(name, overflow="fold", no_wrap=name == "method")
+        # Wide enough for every word of a setting.
+        least = 9 if name == "setting" else None
+        table.add_column(name, overflow="fold", no_wrap=name == "method", min_width=least)
     for name in ("batch", "recovered", "interval", "bound", "direct"):
         table.add_column(name, justify="right", no_wrap=True)
     above: tuple[str, ...] = ()
@@ -53,7 +55,7 @@ def _table(groups: list[Group]) -> Table:
         shown = ("", "", "") if labels == above else labels
         above = labels
         table.add_row(
-            *(Text(printable(label)) for label in shown),
+            *(Text(printable(label, 120)) for label in shown),
             str(cell.batch_size),
             Text(f"{group.ours.mean:.3f}", style="bold"),
             f"{group.ours.low:.3f}-{group.ours.high:.3f}" if group.ours.count > 1 else "",

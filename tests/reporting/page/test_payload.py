@@ -431,6 +431,7 @@ def test_what_was_tested_is_on_the_first_screen(part: Audit, pages: dict[str, Re
         "First layer": "the model's own weights",
         "Batch size": "40",
         "Data type": "float64",
+        "Local training": "none, one gradient",
         "Noise": "none",
         "Seed": "0",
     }
