@@ -159,6 +159,26 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
             {"without_tail": "kept from the decoder", "recovered": 8, "unlabelled": 8},
         ),
         (["--tail", "20,10"], {"tail": [20, 10], "recovered": 8}),
+        (["--data-range", "0,1"], {"data_range": [0.0, 1.0], "recovered": 8}),
+        (["--data-range", "2,3"], {"data_range": [2.0, 3.0], "recovered": 0}),
+        (["--knows-tail", "--knows-batch-size"], {"knows_tail": True, "knows_batch_size": True}),
+        (
+            ["--lr", "0.1", "--weight-decay", "0.01"],
+            {"lr": 0.1, "weight_decay": 0.01, "local_steps": 1, "recovered": 8},
+        ),
+        (
+            ["--lr", "0.1", "--local-steps", "3", "--momentum", "0.5"],
+            {"local_steps": 3, "momentum": 0.5, "local_batch_size": None, "label_accuracy": None},
+        ),
+        (
+            ["--lr", "0.1", "--local-epochs", "2", "--local-batch-size", "3"],
+            {
+                "local_steps": 6,
+                "local_epochs": 2,
+                "local_batch_size": 3,
+                "without_tail": "the update is the sum of the gradients of 6 local steps",
+            },
+        ),
         (["--shuffle", "--features", "standard"], {"shuffle": True, "scaling": "standard"}),
         (
             ["--design", "trap-weights", "--scale", "0.9"],

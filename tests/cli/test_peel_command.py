@@ -170,3 +170,13 @@ def test_an_update_that_decodes_to_nothing_is_no_error(
     with np.load("found/samples.npz") as arrays:
         assert arrays["samples"].shape == (0, 64)
     assert "No sample of 24" in run().stdout
+
+
+def test_an_update_of_local_steps_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    truth = audit(
+        tmp_path, "--batch-size", "8", "--neurons", "200", "--lr", "0.1", "--local-steps", "1"
+    )
+    finished = run("--json")
+    assert finished.exit_code == 0
+    assert json.loads(finished.stdout)["recovered"] == truth["recovered"] == 8
