@@ -102,6 +102,6 @@ print("labels:", unlabelled.labels.unique().tolist(), "(-1 means unknown)")
 #
 # .. code-block:: sh
 #
-#     gradpeel peel update.safetensors --weights model.safetensors
+#     gradpeel peel update.safetensors --model model.safetensors
 #
 # :doc:`/file-formats` describes the files; :doc:`/method` explains what a certificate promises.

@@ -64,7 +64,7 @@ class Client:
         local_steps: number of its local steps.
         local_epochs: how often it goes through its data, instead of a number of steps; once if
             neither is given.
-        local_batch_size: samples per local step, drawn anew for every epoch; None for all of them.
+        local_batch_size: samples per local step, drawn again for every epoch; None for all of them.
 
     Raises:
         InputError: a setting breaks its rule, or belongs to local training and there is no `lr`.

@@ -179,7 +179,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
                 "without_tail": "the update is the sum of the gradients of 6 local steps",
             },
         ),
-        (["--shuffle", "--features", "standard"], {"shuffle": True, "scaling": "standard"}),
+        (["--shuffle", "--scaling", "standard"], {"shuffle": True, "scaling": "standard"}),
         (
             ["--design", "trap-weights", "--scale", "0.9"],
             {"weights": "independent", "scale": 0.9, "soliton": None},
@@ -206,7 +206,7 @@ def test_a_person_gets_a_summary() -> None:
 
 @pytest.mark.slow
 def test_the_report_names_the_command_and_the_files(folder: Path) -> None:
-    given = (*SMALL, "--seed", "3", "--unknown-tail", "--features", "standard")
+    given = (*SMALL, "--seed", "3", "--unknown-tail", "--scaling", "standard")
     assert run(*given, "--quiet", "--out", "runs/first", "--no-samples").exit_code == 0
     page = json.loads(Path("runs/first/report.json").read_text(encoding="utf-8"))
     words = shlex.split(page["command"])

@@ -47,7 +47,7 @@ TABLE = [
     (f"{AUDIT} --batch-size 0", "batch_size=0: expected a positive integer"),
     (f"{AUDIT} --batch-size -3", "batch_size=-3: expected a positive integer"),
     (f"{AUDIT} --batch-size 25", "batch_size=25: tiny has 24 training samples"),
-    ("audit --data digits --features raw --out out", "features='raw': digits holds pixels"),
+    ("audit --data digits --scaling raw --out out", "scaling='raw': digits holds pixels"),
     # the network and the design
     (f"{AUDIT} --neurons {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
     (f"{AUDIT} --tail {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
