@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,6 +43,11 @@ def test_the_words(trained: Audit, whole: Audit) -> None:
     assert local_training(trained) == (
         "4 steps of SGD, learning rate 0.05, 4 samples per step, momentum 0.9, weight decay 0.0001"
     )
+
+
+def test_samples_that_took_no_part_are_told(trained: Audit) -> None:
+    few = replace(trained, client=replace(CLIENT, local_epochs=None, local_steps=1))
+    assert "4 samples per step, 4 of 8 samples took part, momentum" in str(local_training(few))
 
 
 def test_the_terminal_tells_how_the_client_trained(
