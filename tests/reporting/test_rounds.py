@@ -57,7 +57,7 @@ def test_the_terminal_tells_how_the_client_trained(
     assert "update of 4 local steps" in text
     assert "4 steps of SGD, learning rate 0.05, 4 samples per step" in text
     assert "the server sees the difference of weights" in text
-    assert "a neuron counts as fired by a sample if it was at any step" in text
+    assert "a neuron counts if it fired on the sample in any step" in text
     assert "not used: the update is the sum of the gradients of 4 local steps" in text
     assert "gradient and one attack" not in text
 
