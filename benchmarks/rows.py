@@ -36,8 +36,8 @@ from torch import Tensor, nn
 
 import gradpeel as gp
 from benchmarks.cells import load_cached, markdown_table, run
-from gradpeel.client import gradients
 from gradpeel.datasets.standard import STANDARD
+from gradpeel.gradients import gradients
 from gradpeel.networks import mlp
 
 STARTS = ("torch", "paper")

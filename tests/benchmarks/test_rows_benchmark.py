@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,21 @@ from support import default_model
 
 
 def make_row(**values: int) -> Row:
-    cell = Cell(dataset="mnist", scaling="unit", start="torch", batch_size=10)
-    counts = {"bound": 2, "visible": 9, "readable": 9, "recovered": 8, "by_rows": 6}
-    return Row(**asdict(cell), **{**counts, "false": 0, "complete": 0, "seconds": 1.0, **values})
+    row = Row(
+        dataset="mnist",
+        scaling="unit",
+        start="torch",
+        batch_size=10,
+        bound=2,
+        visible=9,
+        readable=9,
+        recovered=8,
+        by_rows=6,
+        false=0,
+        complete=0,
+        seconds=1.0,
+    )
+    return replace(row, **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

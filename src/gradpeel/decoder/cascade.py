@@ -155,11 +155,8 @@ class Peeling:
         target.front.invert(empty, sample_shape)
         self._sample_shape = sample_shape
         self._range = data_range
-        # After several steps nothing behind the target is what a single backward pass makes of it.
-        several = update.training is not None and not update.training.is_one_step
-        loss = None if several else loss
-        self._layer = None if several else target.tail.next_layer
-        residual = Residual(target, update, use_next=use_next_layer and not several)
+        residual = Residual(target, update, use_next=use_next_layer)
+        self._layer = None if residual.of_several_steps else target.tail.next_layer
         self._direction, self._signs = _random_directions(residual, target.neurons)
         can_simulate = knows_tail and target.tail.unknown is None
         self._loss = loss if isinstance(loss, CrossEntropy) and can_simulate else None

@@ -24,7 +24,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.residual import Residual, Sent
 
-__all__ = ["Structure", "null_vector", "vanishing"]
+__all__ = ["Structure", "noise_of", "null_vector", "vanishing"]
 
 _BLOCK = 64
 """Directions looked for at once where nobody says how many there are."""
@@ -184,7 +184,7 @@ class Structure:
             found, error = weight, weight.new_tensor(torch.inf)
             if spare > 0 and hidden:
                 most = int((~on).sum())
-                vector, _, error, silent = vanishing(basis, ~on)
+                vector, _, error, silent = vanishing(basis, self._strength_known(), ~on)
                 if int(silent.sum()) < (1.0 - hidden) * most:
                     error = error.new_tensor(torch.inf)
                 on, spare = ~silent, int(silent.sum()) - basis.shape[1]
@@ -271,6 +271,10 @@ class Structure:
             self._strength = values[: self._rank]
         return self._signal
 
+    def _strength_known(self) -> Tensor:
+        strength = self.strength()
+        return self._sent.bias.new_ones(0) if strength is None else strength
+
     def strength(self) -> Tensor | None:
         """(rank,) how far the columns of `signal` stand above the error; None where it is None."""
         self.signal()
@@ -293,11 +297,14 @@ def _rank(values: Tensor, noise: float) -> int:
     return above
 
 
-def vanishing(basis: Tensor, silent: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def vanishing(
+    basis: Tensor, strength: Tensor, silent: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The combination of columns that vanishes at nearly all of some neurons.
 
     Args:
         basis: (neurons, rank) orthonormal columns, in units of the error.
+        strength: (rank,) how far each of them stands above the error.
         silent: (neurons,) mask.
 
     Returns:
@@ -311,11 +318,23 @@ def vanishing(basis: Tensor, silent: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
             return vector, other, error.new_tensor(torch.inf), silent
         vector, other, error = null_vector(basis, ~silent)
         size = (basis @ vector).abs()
-        stays = silent & (size <= LIMITS.row_outlier * size[silent].median())
+        usual = max(float(size[silent].median()), noise_of(vector, strength))
+        stays = silent & (size <= LIMITS.row_outlier * usual)
         if torch.equal(stays, silent):
             break
         silent = stays
     return vector, other, error, silent
+
+
+def noise_of(vector: Tensor, strength: Tensor) -> float:
+    """What the error of the update leaves at one neuron of a combination of columns.
+
+    Args:
+        vector: (rank,) the combination.
+        strength: (rank,) how far each column stands above the error.
+    """
+    rounding = torch.finfo(vector.dtype).eps  # of the columns themselves
+    return float((vector / strength).norm()) + rounding
 
 
 def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradpeel.decoder.evidence.structure import vanishing
+from gradpeel.decoder.evidence.structure import noise_of, vanishing
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.rows.space import RowSpace
 
@@ -31,13 +31,13 @@ def polish_by_silence(space: RowSpace, silent: Tensor) -> _Row:
         silent: (live,) mask of neurons at which it is guessed to be silent.
     """
     exact = space.exact
-    vector, other, error, silent = vanishing(exact, silent)
+    vector, other, error, silent = vanishing(exact, space.strength, silent)
     row, none = exact @ vector, error.new_tensor(torch.inf)
     if not bool(error.isfinite()):
         return row, none
     # A difference of two that are alike is nearly zero at many neurons, but not as nearly as the
     # update is exact.
-    if float(row.abs()[silent].median()) > LIMITS.row_zero * _noise(space, vector):
+    if float(row.abs()[silent].median()) > LIMITS.row_zero * noise_of(vector, space.strength):
         error = none
     # A sum of two rows is zero where both are, and at one neuron more where they cancel: that one
     # alone would tell it from other sums of them. A row is told from others by many.
@@ -45,7 +45,8 @@ def polish_by_silence(space: RowSpace, silent: Tensor) -> _Row:
     if float(against.sum().square()) < LIMITS.row_spare * float(against.square().sum()):
         error = none
     # Neurons that were left out may be silent just as well.
-    silent = row.abs() <= LIMITS.row_outlier * row.abs()[silent].median()
+    usual = max(float(row.abs()[silent].median()), noise_of(vector, space.strength))
+    silent = row.abs() <= LIMITS.row_outlier * usual
     return _unit(torch.where(silent, 0.0, row)), error
 
 
@@ -87,16 +88,10 @@ def polish_by_next_layer(space: RowSpace, weight: Tensor, fires: Tensor) -> _Row
             break
         fires = now
     off = torch.minimum((row - sent).abs(), row.abs())
-    noise = _noise(space, vector) + space.resolution * float(row.square().mean().sqrt())
+    noise = noise_of(vector, space.strength) + space.resolution * float(row.square().mean().sqrt())
     if float(off.median()) > LIMITS.row_zero * noise:
         return row, none
     return _unit(torch.where(fires, row, 0.0)), off.norm() / (gap * row.norm())
-
-
-def _noise(space: RowSpace, vector: Tensor) -> float:
-    """What the error of the update leaves at one neuron of a combination of the columns."""
-    rounding = torch.finfo(vector.dtype).eps  # of the columns themselves
-    return float((vector / space.strength).norm()) + rounding
 
 
 def _unit(row: Tensor) -> Tensor:

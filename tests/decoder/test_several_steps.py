@@ -1,0 +1,197 @@
+"""Updates after several local steps (FedAvg): sums of gradients at different weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gradpeel as gp
+from gradpeel.decoder import peel
+from gradpeel.decoder.recovery import Stage
+from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.rows.finding import find_rows, sparsest
+from gradpeel.decoder.rows.settling import settle
+from gradpeel.decoder.rows.space import RowSpace
+from gradpeel.target import split
+from gradpeel.training import LocalTraining
+from support import SmallRound, default_model, make_batch, recovered, round_of, truths_of
+
+TRAININGS: list[dict[str, Any]] = [
+    {"lr": 0.01, "local_steps": 5},
+    {"lr": 0.1, "local_steps": 10},
+    {"lr": 0.1, "local_epochs": 2, "local_batch_size": 8},
+    {"lr": 0.05, "local_steps": 4, "momentum": 0.9},
+    {"lr": 0.05, "local_steps": 4, "weight_decay": 0.01},
+]
+
+
+def crowded(
+    batch: int = 30,
+    *,
+    seed: int = 0,
+    centre: float = 0.0,
+    dtype: torch.dtype = torch.float64,
+    neurons: int = 300,
+    classes: int = 6,
+    **client: Any,
+) -> SmallRound:
+    """A batch of which hardly any neuron isolates a sample, after local training."""
+    generator = torch.Generator().manual_seed(seed)
+    x = centre + torch.randn(batch, 60, generator=generator, dtype=torch.float64)
+    y = torch.randint(classes, (batch,), generator=generator)
+    model = default_model(60, neurons, classes, seed=seed, dtype=dtype)
+    return round_of(model, x.to(dtype), y, **client)
+
+
+def residual_of(round_: SmallRound) -> Residual:
+    return Residual(
+        split(round_.model).for_decoding(torch.device("cpu")), round_.update, use_next=False
+    )
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_all_samples_come_back(training: dict[str, Any]) -> None:
+    round_ = crowded(**training)
+    assert round_.exposure.peeling_bound < 0.2
+    recovery = peel(round_.model, round_.update)
+    assert recovered(recovery, round_, within=1e-6) == set(range(30))
+    assert Stage.ROWS in recovery.stages
+    assert recovery.labels.tolist() == [-1] * 30
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_float32_too(seed: int) -> None:
+    round_ = crowded(dtype=torch.float32, seed=seed, lr=0.1, local_steps=5)
+    recovery = peel(round_.model, round_.update)
+    assert recovered(recovery, round_, within=1e-2) == set(range(30))
+
+
+def test_samples_that_a_neuron_isolates_need_no_rows() -> None:
+    model = default_model(40, 400, 4, seed=0, dtype=torch.float64)
+    round_ = round_of(model, *make_batch(40, 8, 4), lr=0.02, local_steps=3)
+    assert round_.exposure.peeling_bound == 1.0
+    recovery = peel(round_.model, round_.update, effort=0.0)
+    assert recovered(recovery, round_, within=1e-6) == set(range(8))
+
+
+def test_one_step_is_decoded_as_the_gradient() -> None:
+    plain, trained = crowded(), crowded(lr=0.1, local_steps=1)
+    assert not residual_of(trained).of_several_steps
+    recovery = peel(trained.model, trained.update)
+    assert recovered(recovery, trained, within=1e-6) == set(range(30))
+    assert sorted(recovery.labels.tolist()) == sorted(plain.y.tolist())
+
+
+@pytest.mark.parametrize("lr", [1.0, 1e-1, 1e-2])
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
+def test_a_float32_difference_has_the_roundings_of_the_weights(
+    lr: float, weight_decay: float
+) -> None:
+    round_ = crowded(
+        16, dtype=torch.float32, lr=lr, local_steps=1, weight_decay=weight_decay, neurons=250
+    )
+    recovery = peel(round_.model, round_.update)
+    assert recovered(recovery, round_, within=0.02) == set(range(16))
+
+
+def test_pre_activations_are_the_larger_of_both_ends() -> None:
+    round_ = crowded(lr=0.1, local_steps=10)
+    residual = residual_of(round_)
+    weight, bias = round_.model.get_parameter("0.weight"), round_.model.get_parameter("0.bias")
+    with torch.no_grad():
+        start = round_.x @ weight.T + bias
+        end = start - 0.1 * (
+            round_.x @ round_.update.gradients["0.weight"].T + round_.update.gradients["0.bias"]
+        )
+        z = residual.pre_activations(round_.x)
+        torch.testing.assert_close(z, torch.maximum(start, end))
+        firing = residual.firing(round_.x, z, torch.zeros(len(z)).double())
+    assert not firing.doubt.any()
+    assert not (firing.firm & ~firing.fires).any()
+    # Where it may not have fired at all it hardly ever has, and where it fires for certain it has.
+    grid = round_.exposure.grid.T
+    ends = (start > 0) & (end > 0)
+    assert (grid & ~firing.fires).double().mean() < 0.01
+    assert (firing.firm & ~ends).sum() == 0
+
+
+def test_a_sum_of_rows_is_replaced_by_what_its_sample_gives() -> None:
+    round_ = crowded(lr=0.05, local_steps=4)
+    residual = residual_of(round_)
+    with torch.no_grad():
+        space = RowSpace.of(residual)
+        assert space is not None
+        rows = find_rows(
+            residual, space, weight=None, directions=lambda z: z.new_zeros(len(z), 0, 0), effort=1.0
+        )
+        assert len(rows) == 30
+        mixed = rows.rows.clone()
+        mixed[0] = torch.nn.functional.normalize(mixed[0] + 0.05 * mixed[1], dim=0)
+        found, settled = settle(replace(rows, rows=mixed), residual)
+    assert found is not None
+    assert float((settled.rows * rows.rows).sum(1).abs().min()) > 1 - 1e-9
+    assert set(truths_of(found.samples, round_.x)) == set(range(30))
+
+
+def test_the_sparsest_rows_stay() -> None:
+    rows = torch.eye(4, 12).double()
+    both = torch.nn.functional.normalize(rows[0] + rows[1], dim=0)[None]
+    kept = sparsest(torch.cat([both, rows]), torch.full((5,), 1e-12).double())
+    assert kept.tolist() == [1, 2, 3, 4]
+
+
+def test_an_audit_says_how_far_it_came() -> None:
+    round_ = crowded()
+    client = gp.Client(lr=0.1, local_steps=5, local_batch_size=10)
+    audit = gp.audit(round_.model, round_.x, round_.y, client=client)
+    assert audit.score.recovered == audit.score.read == 30
+    assert audit.score.false_certificates == audit.score.inexact_certificates == 0
+    assert audit.score.peeling_bound == 0
+    assert audit.update.training == LocalTraining(0.1, 5)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(
+    batch=st.integers(2, 40),
+    neurons=st.sampled_from([150, 300]),
+    classes=st.sampled_from([2, 5, 20]),
+    centre=st.sampled_from([0.0, 0.5, 2.0]),
+    double=st.booleans(),
+    lr=st.sampled_from([0.01, 0.1, 0.5]),
+    steps=st.integers(2, 12),
+    minibatch=st.sampled_from([None, 5]),
+    momentum=st.sampled_from([0.0, 0.9]),
+    seed=st.integers(0, 1000),
+)
+def test_never_anything_false(
+    *,
+    batch: int,
+    neurons: int,
+    classes: int,
+    centre: float,
+    double: bool,
+    lr: float,
+    steps: int,
+    minibatch: int | None,
+    momentum: float,
+    seed: int,
+) -> None:
+    round_ = crowded(
+        batch,
+        seed=seed,
+        centre=centre,
+        dtype=torch.float64 if double else torch.float32,
+        neurons=neurons,
+        classes=classes,
+        lr=lr,
+        local_steps=steps,
+        local_batch_size=minibatch,
+        momentum=momentum,
+    )
+    recovered(peel(round_.model, round_.update), round_, within=2e-2)
