@@ -10,7 +10,9 @@ DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. The suites:
 - large: batches of 256 on 1,000 neurons, and of 512 on 4,096;
 - narrow: layers of 200, 400 and 2,000 neurons on Tiny-ImageNet, where earlier work on exact
   inversion (SPEAR) reports batches of up to 25;
-- limits: batch size against width, training, noise, deeper tails and nothing known of the tail.
+- limits: batch size against width, training, noise, deeper tails and nothing known of the tail;
+- rounds: batches of 64 after local training (FedAvg): 5 and 20 steps, one epoch and five in
+  minibatches of 16, at learning rates of 0.01 and 0.1.
 
 Rows are appended as they come, so an interrupted run resumes; give every version of the code a file
 of its own. The exit code is 1 if anything that was certified is wrong.
@@ -22,7 +24,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
@@ -72,7 +74,7 @@ class Cell:
         neurons: of the attacked layer.
         dtype: what the client computes in.
         seed: draws network and batch.
-        setting: what else is special: "plain", or one of `SETTINGS`.
+        setting: what else is special: "plain", or one of `SETTINGS` or `TRAININGS`.
     """
 
     dataset: str
@@ -91,7 +93,8 @@ class Row(Cell):
 
     Attributes:
         bound: samples that peeling the activation grid reaches.
-        visible: samples that are in the update, see `visible`.
+        visible: samples that are in the update, see `visible`; after local training, in a single
+            gradient of the network at its start.
         readable: samples that a server could read, with or without a proof.
         recovered: samples that were certified, and are right.
         by_rows: those of them that the row cascade read.
@@ -143,13 +146,13 @@ class Setting:
     Attributes:
         tail: widths of further hidden layers.
         steps: training steps before the round.
-        noise: on the update.
+        client: how the client trains.
         knows_tail: the decoder knows loss and tail.
     """
 
     tail: tuple[int, ...] = ()
     steps: int = 0
-    noise: float = 0.0
+    client: gp.Client = gp.Client()  # noqa: RUF009 - immutable
     knows_tail: bool = True
 
 
@@ -161,9 +164,22 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "nothing known of the tail": Setting(knows_tail=False),
         "trained 100 steps": Setting(steps=100),
         "trained 1000 steps": Setting(steps=1000),
-        "noise 1e-6": Setting(noise=1e-6),
-        "noise 1e-4": Setting(noise=1e-4),
-        "noise 1e-3": Setting(noise=1e-3),
+        "noise 1e-6": Setting(client=gp.Client(noise=1e-6)),
+        "noise 1e-4": Setting(client=gp.Client(noise=1e-4)),
+        "noise 1e-3": Setting(client=gp.Client(noise=1e-3)),
+    }
+)
+
+TRAININGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        f"lr {lr}, {name}": Setting(client=replace(client, lr=lr))
+        for lr in (0.01, 0.1)
+        for name, client in (
+            ("5 steps", gp.Client(lr=1.0, local_steps=5)),
+            ("20 steps", gp.Client(lr=1.0, local_steps=20)),
+            ("1 epoch of 16", gp.Client(lr=1.0, local_epochs=1, local_batch_size=16)),
+            ("5 epochs of 16", gp.Client(lr=1.0, local_epochs=5, local_batch_size=16)),
+        )
     }
 )
 
@@ -217,8 +233,15 @@ def limits(seeds: int) -> Iterator[Cell]:
                 yield from fixed(dataset, 64, seeds, dtype=dtype, setting=setting)
 
 
+def rounds(seeds: int) -> Iterator[Cell]:
+    """Rounds of local training."""
+    for setting in TRAININGS:
+        for dataset in STANDARD:
+            yield from _cells(dataset, 64, seeds, setting=setting)
+
+
 SUITES: Mapping[str, Callable[[int], Iterator[Cell]]] = MappingProxyType(
-    {"goals": goals, "large": large, "narrow": narrow, "limits": limits}
+    {"goals": goals, "large": large, "narrow": narrow, "limits": limits, "rounds": rounds}
 )
 
 
@@ -290,7 +313,8 @@ def visible(model: nn.Module, x: Tensor, y: Tensor) -> int:
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Run one audit."""
     x, y, classes = _data(data_dir / f"{cell.dataset}.npz", cell.scaling)
-    setting, dtype = SETTINGS[cell.setting], getattr(torch, cell.dtype)
+    setting = {**SETTINGS, **TRAININGS}[cell.setting]
+    dtype = getattr(torch, cell.dtype)
     order = np.random.default_rng([cell.seed, 1]).permutation(len(x))
     batch, others = order[: cell.batch_size], order[cell.batch_size :]
     model = mlp(
@@ -305,7 +329,7 @@ def measure(cell: Cell, data_dir: Path) -> Row:
         model,
         x[batch].to(dtype),
         y[batch],
-        client=gp.Client(noise=setting.noise),
+        client=setting.client,
         attacker=gp.Attacker(knows_tail=setting.knows_tail),
         seed=cell.seed,
     )

@@ -306,11 +306,22 @@ def _why(end: Ending, residual: Residual, account: _Account) -> str:
             ),
         ),
         (
+            size.least == 0 and residual.of_several_steps,
+            (
+                "no candidate can be certified: too many neurons changed sides during the local "
+                "training, or learning rate or weights are not the client's"
+            ),
+        ),
+        (
             size.least == 0,
             (
                 "no candidate can be certified: none stands alone, or batch size, reduction "
                 "or weights are not the client's"
             ),
+        ),
+        (
+            account.reproduced and missing == 0,
+            f"the update is explained: whoever else took part left no trace in {dtype}",
         ),
         (
             account.reproduced,
