@@ -33,7 +33,7 @@ from gradpeel.losses import CrossEntropy, Loss, check_loss
 from gradpeel.membership.null import Null
 from gradpeel.membership.silence import confirm
 from gradpeel.membership.span import Place, RowSpan, find_span
-from gradpeel.membership.trace import ends, sensitivities
+from gradpeel.membership.trace import path, sensitivities
 from gradpeel.rounding import rounding_of
 from gradpeel.target import Target, split
 from gradpeel.update import Update
@@ -51,6 +51,9 @@ _OUT_ERRORS = 10.0
 
 _VISIBLE = 4.0
 """A trace this many times stronger than the strongest noise would have been seen."""
+
+_VISIBLE_ON_THE_WAY = 100.0
+"""The same for local training, during which traces become fainter and stronger."""
 
 _CLEAN = 5.0
 """A span that stands out this clearly needs no second look."""
@@ -189,9 +192,9 @@ def contains(
         if len(labels) != len(rows):
             raise InputError(f"labels: {len(labels)} for {len(rows)} records: expected one each")
     span, scale = _span(target, update)
-    both = ends(model, target, update)
+    way = path(model, target, update)
     place = _place(span, scale, rows, update)
-    visible = _visible(span, place, scale, rows, update, sensitivities(both, rows, labels, loss))
+    visible = _visible(span, place, scale, rows, update, sensitivities(way, rows, labels, loss))
 
     outside = None
     if non_members is not None:
@@ -203,7 +206,7 @@ def contains(
     called = near & certain
     unsure = (near & ~certain).nonzero()[:, 0]
     if not span.is_full:
-        called[unsure] = confirm(span, both, rows[unsure])
+        called[unsure] = confirm(span, (way[0], way[-1]), rows[unsure])
     judged = [
         _judge(span, doubt, *map(bool, each))
         for doubt, *each in zip(null.doubts, called, near, far, visible, strict=True)
@@ -234,7 +237,7 @@ def _judge(
     if not far:
         return "unknown", "too far for a record that took part, too close for one that did not"
     if not visible:
-        return "unknown", "its trace would be too faint to be seen"
+        return "unknown", "had it been in, its trace might be too faint to be seen"
     return "out", None
 
 
@@ -301,8 +304,11 @@ def _visible(
 
     A record adds a direction to the update as far as it lies outside the span, and as far as its
     sensitivities lie outside the space of the others': where it fires only neurons that say nothing
-    else, it is not seen for itself.
+    else, it is not seen for itself. In a span of as many dimensions as there are samples, everybody
+    is.
     """
+    if update.batch_size is not None and span.rank >= update.batch_size:
+        return torch.ones(len(rows), dtype=torch.bool)
     share = update.share or 1.0 / max(span.rank, 1)
     noise = torch.where(span.noise > 0, span.noise, torch.inf)
     weighted = share * c.cpu() / noise
@@ -310,7 +316,11 @@ def _visible(
     beyond = (weighted - (weighted @ span.columns) @ span.columns.T).norm(dim=1)
     beyond = torch.minimum(beyond, (weighted.square() @ free).sqrt())
     size = torch.hypot(rows.cpu().double().norm(dim=1), torch.tensor(1 / scale))
-    return beyond * place.distances * size > _VISIBLE * span.edge
+    seen = beyond * place.distances * size
+    if update.training is None or update.training.is_one_step:
+        return seen > _VISIBLE * span.edge
+    # Of a way that nobody knows, that samples are missing says more than what one is expected at.
+    return (seen > _VISIBLE_ON_THE_WAY * span.edge) & (update.batch_size is None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ estimate it, k = 1, a density that does not vanish towards the span.
 Example:
     >>> null = Null.of(torch.linspace(0.1, 0.5, 41))
     >>> [f"{null.chance(distance):.0e}" for distance in (0.3, 0.05, 1e-6)]
-    ['5e-01', '1e-05', '8e-70']
+    ['5e-01', '3e-03', '1e-20']
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Example:
     (5, False)
     >>> place = span.place(torch.cat([samples[:1], torch.ones(1, 30)]))
     >>> [f"{float(distance):.0e}" for distance in place.distances]
-    ['...e-16', '4e-01']
+    ['...e-16', '2e-01']
 """
 
 from __future__ import annotations
@@ -147,6 +147,12 @@ def find_span(
         expected = expected + absolute[live].square()
     if not len(there):
         return _empty(rows)
+    # What the features are made of does not change from one look to the next. Each neuron keeps its
+    # own accuracy in this, however faint it is beside the others.
+    turn = None
+    if there.shape[1] > len(there):
+        turn, triangle = torch.linalg.qr(there.T)
+        there = triangle.T
     variance = expected
     for _ in range(_PASSES):
         left, values, right = torch.linalg.svd(there / variance.sqrt()[:, None], full_matrices=False)
@@ -172,7 +178,7 @@ def find_span(
     noise = rows.new_zeros(len(rows))
     noise[live] = variance.sqrt()
     return RowSpan(
-        basis=right[:rank],
+        basis=right[:rank] if turn is None else right[:rank] @ turn.T,
         strengths=values[:rank],
         columns=columns,
         noise=noise,
@@ -210,13 +216,15 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
     floor = computed
     if prior:
         floor = max(floor, _ABOVE_PRIOR * (math.sqrt(count) + math.sqrt(width)))
-    alive = int((values > computed).sum())
+    # Directions in which there is nothing, not even noise, as features that depend on others leave
+    # them; where noise is as faint as what is computed here, they count as noise.
+    alive = int((values > computed).sum()) if floor > 10 * computed else most
     at = torch.arange(max(0, alive - _FEWEST))
     # The singular values of noise lie close together (Marchenko and Pastur): the largest is a known
     # multiple of the median. Those of real data have long tails.
     more, less = (count - at).double(), (width - at).double()
     more, less = torch.maximum(more, less), torch.minimum(more, less)
-    bulk = values[at + (alive - at) // 2] * (1 + (less / more).sqrt())
+    bulk = values.clamp(min=floor / _ABOVE_PRIOR)[at + (alive - at) // 2] * (1 + (less / more).sqrt())
     bulk = bulk / (1 - 0.35 * less / more).sqrt()
     stands_out = (values[: len(at)] > floor) & (values[: len(at)] > _ABOVE_BULK * bulk)
     rank = int(stands_out.nonzero().max()) + 1 if bool(stands_out.any()) else 0

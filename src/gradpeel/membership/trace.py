@@ -23,30 +23,41 @@ from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.target import Target, split
 from gradpeel.update import Update
 
-__all__ = ["ends", "sensitivities"]
+__all__ = ["path", "sensitivities"]
+
+_POINTS = 6
+"""Points of the way at which a training is looked at, both ends included."""
 
 
-def ends(model: nn.Module, target: Target, update: Update) -> list[Target]:
-    """The target as the client received it and, after local training, as it returned it."""
+def path(model: nn.Module, target: Target, update: Update) -> list[Target]:
+    """The target as the client received it and, after local training, along the way to its end.
+
+    The way itself is unknown; the straight line stands for it. The last one is what was returned.
+    """
     training = update.training
     if training is None or training.is_one_step:
         return [target]
-    after = copy.deepcopy(model)
     kept, lr = training.kept or 1.0, training.lr or 1.0
-    with torch.no_grad():
-        for name, parameter in after.named_parameters():
-            if name in update.gradients:
-                parameter.mul_(kept).sub_(update.gradients[name].to(parameter), alpha=lr)
-    return [target, split(after, share=True)]
+    found = [target]
+    for step in range(1, _POINTS):
+        share = step / (_POINTS - 1)
+        there = copy.deepcopy(model)
+        with torch.no_grad():
+            for name, parameter in there.named_parameters():
+                if name in update.gradients:
+                    parameter.mul_(1 - share * (1 - kept))
+                    parameter.sub_(update.gradients[name].to(parameter), alpha=share * lr)
+        found.append(split(there, share=True))
+    return found
 
 
 def sensitivities(
     targets: Sequence[Target], rows: Tensor, labels: Tensor | None, loss: Loss | None
 ) -> Tensor:
-    """The least gradient of one record's loss by the target's pre-activations, at any of the ends.
+    """The least gradient of one record's loss by the target's pre-activations, anywhere on the way.
 
     Args:
-        targets: the target, at both ends of a training.
+        targets: the target, along the way of a training.
         rows: (n, features) what enters the target.
         labels: (n,) labels, or (n, outputs) targets, if they are known.
         loss: what the client minimises, if it is known.
