@@ -16,8 +16,9 @@ For auditing systems that you own or are permitted to test.
 
 from gradpeel import designs
 from gradpeel._version import __version__
+from gradpeel.attacker import Attacker
 from gradpeel.audit import Audit, audit
-from gradpeel.client import local_update
+from gradpeel.client import Client, local_update
 from gradpeel.decoder import Peeling, Recovery, Round, peel
 from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
 from gradpeel.exposure import Exposure, exposure
@@ -30,8 +31,10 @@ from gradpeel.training import LocalTraining
 from gradpeel.update import Update, load_update, save_update
 
 __all__ = [
+    "Attacker",
     "Audit",
     "BinaryCrossEntropy",
+    "Client",
     "CrossEntropy",
     "Exposure",
     "GradpeelError",

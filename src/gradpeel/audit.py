@@ -1,10 +1,11 @@
 r"""The one call that ties it together: simulate a training round, decode it, score it.
 
-    batch -> client -> update -> (noise) -> peel -> recovery -> score
-        \-> exposure
+    batch -> client -> update -> peel -> recovery -> score
+                  \-> exposure
 
-By default the decoder knows what a server knows. What a server may not know in practice (the batch
-size, the loss, the network behind the target) can be withheld from it.
+A `Client` says how the client trains, an `Attacker` what the server does and knows. By default the
+client sends the gradient of one batch and the server knows all but the data. What a server may not
+know in practice (the batch size, the loss, the network behind the target) can be withheld from it.
 
 Example:
     >>> import torch
@@ -14,8 +15,11 @@ Example:
     >>> x, y = torch.rand(8, 30), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])
     >>> audit(model, x, y).score.recovery_rate
     1.0
-    >>> audit(model, x, y, noise=1e-6, state_batch_size=False).recovery.batch_size.value
+    >>> unsure = Attacker(knows_batch_size=False)
+    >>> audit(model, x, y, client=Client(noise=1e-6), attacker=unsure).recovery.batch_size.value
     8
+    >>> audit(model, x, y, client=Client(lr=0.01, local_steps=3)).without_tail
+    'the update is the sum of the gradients of 3 local steps'
 """
 
 from __future__ import annotations
@@ -30,20 +34,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import as_batch, as_tensor, check_at_least_0, check_data_range
-from gradpeel.client import check_dtype, check_seed, local_update
+from gradpeel.attacker import Attacker
+from gradpeel.checks import as_batch, as_tensor, check_seed
+from gradpeel.client import Client, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
-from gradpeel.designs import Design, Layer, Passive
+from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError
-from gradpeel.exposure import Exposure, exposure_at
-from gradpeel.losses import CrossEntropy, Loss, check_loss
-from gradpeel.noise import with_noise
+from gradpeel.exposure import Exposure
+from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
 from gradpeel.target import Target, split, with_first_layer
-from gradpeel.update import Reduction, Update
+from gradpeel.torch_losses import as_loss
+from gradpeel.trajectory import Trajectory
+from gradpeel.update import Update
 
 __all__ = ["Audit", "audit"]
 
@@ -53,17 +59,17 @@ class Audit:
     """What one simulated training round gives away.
 
     Attributes:
-        design: how the server set the target.
+        client: how the client trained.
+        attacker: what the server did and knew.
         features: number of features that enter the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
         y: (batch,) labels, or (batch, outputs) targets.
-        loss: the loss that the client minimised.
-        noise: standard deviation of the noise on the update, relative to each gradient's own.
         without_tail: why the decoder worked without the tail, and therefore without labels; None
             if it used the tail.
         update: what the decoder received from the client.
-        exposure: the activation grid of the batch, and what peeling reaches on it.
+        exposure: the activation grid of the batch, and what peeling reaches on it; after several
+            local steps, the grid of "ever fired".
         recovery: what the decoder found, without seeing the batch.
         score: the recovery compared with the batch.
         signals: (batch,) how strongly each sample stands out where peeling would read it.
@@ -71,13 +77,12 @@ class Audit:
         seconds: how long the decoder took.
     """
 
-    design: Design
+    client: Client
+    attacker: Attacker
     features: int
     model: nn.Module
     x: Tensor
     y: Tensor
-    loss: Loss
-    noise: float
     without_tail: str | None
     update: Update
     exposure: Exposure
@@ -86,6 +91,21 @@ class Audit:
     signals: Tensor
     seed: int
     seconds: float
+
+    @property
+    def design(self) -> Design:
+        """How the server set the target."""
+        return self.attacker.design
+
+    @property
+    def loss(self) -> Loss:
+        """What the client minimised."""
+        return as_loss(self.client.loss)
+
+    @property
+    def local_steps(self) -> int | None:
+        """Number of steps that the client trained locally; None for the gradient of one batch."""
+        return None if self.update.training is None else self.update.training.steps
 
     def __repr__(self) -> str:
         score = self.score
@@ -107,7 +127,17 @@ class Audit:
             "dtype": str(self.update.dtype).removeprefix("torch."),
             "reduction": self.update.reduction,
             "loss": self.loss.name,
-            "noise": self.noise,
+            "noise": self.client.noise,
+            "lr": self.client.lr,
+            "momentum": self.client.momentum,
+            "weight_decay": self.client.weight_decay,
+            "local_steps": self.local_steps,
+            "local_epochs": self.client.local_epochs,
+            "local_batch_size": self.client.local_batch_size,
+            "knows_batch_size": self.attacker.knows_batch_size,
+            "knows_tail": self.attacker.knows_tail,
+            "data_range": self.attacker.data_range,
+            "effort": self.attacker.effort,
             "without_tail": self.without_tail,
             "recovered": score.recovered,
             "readable": score.read,
@@ -142,41 +172,25 @@ def audit(
     x: Tensor,
     y: Tensor,
     *,
-    design: Design | None = None,
+    client: Client = Client(),  # noqa: B008 - immutable
+    attacker: Attacker = Attacker(),  # noqa: B008 - immutable
     seed: int = 0,
-    dtype: torch.dtype | None = None,
-    reduction: Reduction = "mean",
-    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
-    noise: float = 0.0,
-    state_batch_size: bool = True,
-    know_tail: bool = True,
-    data_range: tuple[float, float] | None = None,
-    effort: float = 1.0,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
     on_rows: Callable[[RowCount], None] | None = None,
 ) -> Audit:
-    """Simulate a training round (FedSGD) on data you own and report what it gives away.
+    """Simulate a training round on data you own and report what it gives away.
 
     Args:
         model: the network, in the mode in which the client trains it; it is not changed.
         x: the client's batch, (batch, *sample_shape), as the model expects it.
         y: class labels, (batch,), for the cross-entropy; targets, (batch, outputs), for the other
             losses.
-        design: how the server sets the target; by default it leaves the model as it is.
-        seed: seed of the design, of anything random in the model, and of the noise.
-        dtype: the dtype in which the client computes; by default the model's own.
-        reduction: whether the loss is the mean or the sum over the batch.
-        loss: the loss that the client minimises.
-        noise: standard deviation of Gaussian noise on each gradient tensor of the update, as a
-            multiple of the standard deviation of that tensor's values; see `gradpeel.with_noise`.
-        state_batch_size: whether the update states its batch size; otherwise the decoder finds it.
-        know_tail: whether the decoder knows the loss and the network behind the target; otherwise
-            its evidence is the structure of the update and the next layer's gradient, and it
-            recovers no labels.
-        data_range: smallest and largest possible value of a feature, if the decoder may use it.
-        effort: how long the decoder searches for samples that no neuron isolates, see
-            `gradpeel.peel`; 0 for peeling alone.
+        client: how the client trains; by default it sends the gradient of one batch (FedSGD).
+        attacker: what the server does and knows; by default it leaves the model as it is and knows
+            all but the data.
+        seed: seed of the design, of anything random in the model, of the order of the samples in
+            local training, and of the noise.
         device: where the decoder computes, see `gradpeel.peel`; the client is simulated on the CPU.
         on_round: called after each round of the cascade.
         on_rows: called with its progress while the row cascade searches.
@@ -188,15 +202,16 @@ def audit(
         ModelRefusedError: the network cannot be audited; the error lists every reason.
         InputError: the batch does not fit the network, or a setting breaks its rule.
     """
-    design = Passive() if design is None else design
-    _check(design, seed, dtype, noise)
-    check_loss(loss)
-    check_data_range(data_range)
-    check_at_least_0("effort", effort)
+    check_seed(seed)
+    for name, value, kind in (("client", client, Client), ("attacker", attacker, Attacker)):
+        if not isinstance(value, kind):
+            got = type(value).__name__
+            raise InputError(f"{name} of type {got}: expected gradpeel.{kind.__name__}")
+    loss, design = as_loss(client.loss), attacker.design
     target = split(model)
+    dtype = target.weight.dtype if client.dtype is None else client.dtype
     # Simulated on the CPU, wherever model and data live.
-    x = as_batch(x, target.weight.dtype if dtype is None else dtype).cpu()
-    y = as_tensor("y", y).cpu()
+    x, y = as_batch(x, dtype).cpu(), as_tensor("y", y).cpu()
     if target.weight.device.type != "cpu":
         model = copy.deepcopy(model).cpu()
         target = split(model)
@@ -206,24 +221,22 @@ def audit(
         rng=np.random.default_rng(seed),
         front=target.to(torch.float64).front,
     )
-    shaped = with_first_layer(model, target, layer.weight, layer.bias)
-    shaped = shaped.to(target.weight.dtype if dtype is None else dtype)
-    update = local_update(shaped, x, y, reduction=reduction, loss=loss, seed=seed)
-    if noise:
-        update = with_noise(update, noise, seed=seed)
-    if not state_batch_size:
-        update = replace(update, batch_size=None)
+    shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
     received = split(shaped)
-    exposed = exposure_at(received, x)
+    path = Trajectory(received, x, y, client)
+    update = local_update(shaped, x, y, client, seed=seed, on_step=path)
+    if not attacker.knows_batch_size:
+        update = replace(update, batch_size=None)
+    exposed = path.exposure
 
     started = time.perf_counter()
     peeling = Peeling(
         shaped,
         update,
-        loss=loss if know_tail else None,
+        loss=loss if attacker.knows_tail else None,
         sample_shape=tuple(x.shape[1:]),
-        data_range=data_range,
-        effort=effort,
+        data_range=attacker.data_range,
+        effort=attacker.effort,
         device=device,
         on_rows=on_rows,
     )
@@ -233,30 +246,27 @@ def audit(
     recovery = peeling.recovery()
     seconds = time.perf_counter() - started
 
-    truth = received.to(torch.float64)
-    strength = signals(truth, x, y, exposed, loss)
+    strength = signals(path.contributions, exposed)
     # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
     # with.
-    resolution = max(torch.finfo(update.dtype).eps, noise)
+    resolution = max(torch.finfo(update.dtype).eps, client.noise)
     needed = LIMITS.clear * LIMITS.rounding * resolution
     scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
-    share = 1.0 / loss.denominator(y) if reduction == "mean" else 1.0
     scored = explain(
         scored,
         exposed,
-        sensitivities(truth, x, y, exposed, loss)[0] * share,
+        sensitivities(path.contributions, exposed),
         peeling.neuron_errors,
         enough=max(LIMITS.clear, 1 / math.sqrt(resolution)),
     )
     return Audit(
-        design=design,
+        client=client,
+        attacker=attacker,
         features=target.features,
         model=shaped,
         x=x,
         y=y,
-        loss=loss,
-        noise=noise,
-        without_tail=_why_without_tail(truth, loss, know_tail=know_tail),
+        without_tail=_why_without_tail(received, update, loss, attacker),
         update=update,
         exposure=exposed,
         recovery=recovery,
@@ -267,18 +277,12 @@ def audit(
     )
 
 
-def _check(design: object, seed: int, dtype: torch.dtype | None, noise: float) -> None:
-    check_seed(seed)
-    if dtype is not None:
-        check_dtype(dtype)
-    if isinstance(design, type) or not callable(getattr(design, "shape", None)):
-        raise InputError(f"design={design!r}: expected a design such as gradpeel.designs.Passive()")
-    check_at_least_0("noise", noise)
-
-
-def _why_without_tail(target: Target, loss: Loss, *, know_tail: bool) -> str | None:
-    if not know_tail:
+def _why_without_tail(target: Target, update: Update, loss: Loss, attacker: Attacker) -> str | None:
+    if not attacker.knows_tail:
         return "kept from the decoder"
+    if update.training is not None and not update.training.is_one_step:
+        steps = update.training.steps
+        return f"the update is the sum of the gradients of {steps} local steps"
     if not isinstance(loss, CrossEntropy):
         return f"{loss.name} has no class labels to tell"
     return target.tail.unknown

@@ -27,6 +27,7 @@ __all__ = [
     "check_dense",
     "check_module",
     "check_positive_integer",
+    "check_seed",
     "count_not_finite",
     "is_list",
     "is_number",
@@ -123,6 +124,16 @@ def check_positive_integer(name: str, value: object) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{name}={value!r}: expected a positive integer")
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that PyTorch's generators do not take.
+
+    Raises:
+        InputError: names the seed.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise InputError(f"seed={seed!r}: expected an integer of at least 0")
 
 
 def check_dense(name: str, tensor: object) -> None:

@@ -1,81 +1,241 @@
-"""One honest training round: what a client computes and sends in FedSGD (paper, "Threat Model").
+"""One honest training round: what a client computes and sends (paper, "Threat Model").
+
+By default that is the gradient of one batch (FedSGD). A client with a learning rate trains on its
+own for some steps and sends the difference of weights (FedAvg).
 
 Example:
     >>> import torch
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> update = local_update(model, torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1]))
-    >>> sorted(update.gradients)
+    >>> x, y = torch.rand(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    >>> sorted(local_update(model, x, y).gradients)
     ['0.bias', '0.weight', '2.bias', '2.weight']
+    >>> local_update(model, x, y, Client(lr=0.1, local_epochs=2, local_batch_size=4)).training
+    LocalTraining(lr=0.1, steps=4, momentum=0.0, weight_decay=0.0)
 """
 
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import as_batch, as_tensor, check_module
+from gradpeel.checks import (
+    as_batch,
+    as_tensor,
+    check_at_least_0,
+    check_module,
+    check_positive_integer,
+    check_seed,
+    count_not_finite,
+)
 from gradpeel.errors import InputError
-from gradpeel.losses import CrossEntropy, Loss, check_loss
-from gradpeel.update import DTYPES, Reduction, Update
+from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.noise import with_noise
+from gradpeel.torch_losses import GivenLoss, as_loss
+from gradpeel.training import LocalTraining, summed_gradients
+from gradpeel.update import DTYPES, REDUCTIONS, Reduction, Update
 
-__all__ = ["check_dtype", "check_seed", "gradients", "local_update"]
+__all__ = ["Client", "OnStep", "gradients", "local_update"]
+
+OnStep = Callable[[nn.Module, Tensor], None]
+"""Called before each local step with the model as it is and the indices of the step's samples."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """How a client trains, and what it does to its update before it sends it.
+
+    Attributes:
+        loss: the loss that it minimises; PyTorch's own modules are accepted too.
+        reduction: whether the loss of a batch is the mean or the sum of its samples' losses.
+        dtype: the dtype in which it computes; None for the model's own.
+        noise: standard deviation of Gaussian noise on each gradient tensor of the update, as a
+            multiple of the standard deviation of that tensor's values; see `gradpeel.with_noise`.
+        lr: the learning rate of its SGD. Without one it sends the gradient of its batch (FedSGD);
+            with one it trains locally and sends the difference of weights (FedAvg).
+        momentum: of its SGD, from 0 to below 1.
+        weight_decay: of its SGD, at least 0.
+        local_steps: number of its local steps.
+        local_epochs: how often it goes through its data, instead of a number of steps; once if
+            neither is given.
+        local_batch_size: samples per local step, drawn anew for every epoch; None for all of them.
+
+    Raises:
+        InputError: a setting breaks its rule, or belongs to local training and there is no `lr`.
+
+    Example:
+        >>> Client(lr=0.1, local_epochs=2, local_batch_size=16).count_steps(64)
+        8
+        >>> Client(local_steps=5)
+        Traceback (most recent call last):
+        gradpeel.errors.InputError: local_steps=5: only a client with a learning rate (lr) trains
+        locally
+    """
+
+    loss: GivenLoss = CrossEntropy()  # noqa: RUF009 - immutable
+    reduction: Reduction = "mean"
+    dtype: torch.dtype | None = None
+    noise: float = 0.0
+    lr: float | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    local_steps: int | None = None
+    local_epochs: int | None = None
+    local_batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.reduction not in REDUCTIONS:
+            raise InputError(f"reduction={self.reduction!r}: expected one of {REDUCTIONS}")
+        # PyTorch's modules can change; what they stand for here cannot.
+        object.__setattr__(self, "loss", as_loss(self.loss, reduction=self.reduction))
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise InputError(f"dtype={self.dtype}: expected float64, float32, bfloat16 or float16")
+        check_at_least_0("noise", self.noise)
+        # Its settings have the same rules.
+        LocalTraining(self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
+        for name in ("local_steps", "local_epochs", "local_batch_size"):
+            if getattr(self, name) is not None:
+                check_positive_integer(name, getattr(self, name))
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise InputError(
+                f"local_steps={self.local_steps}, local_epochs={self.local_epochs}: "
+                "expected one of the two"
+            )
+        names = ("local_steps", "local_epochs", "local_batch_size", "momentum", "weight_decay")
+        for name in names if self.lr is None else ():
+            if getattr(self, name):
+                rule = "only a client with a learning rate (lr) trains locally"
+                raise InputError(f"{name}={getattr(self, name)}: {rule}")
+
+    def count_steps(self, batch_size: int) -> int:
+        """How many local steps it takes on a number of samples; 1 for the gradient of a batch."""
+        if self.local_steps is not None:
+            return self.local_steps
+        return (self.local_epochs or 1) * math.ceil(
+            batch_size / (self.local_batch_size or batch_size)
+        )
 
 
 def local_update(
     model: nn.Module,
     x: Tensor,
     y: Tensor,
+    client: Client = Client(),
     *,
-    dtype: torch.dtype | None = None,
-    reduction: Reduction = "mean",
-    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
     seed: int = 0,
+    on_step: OnStep | None = None,
 ) -> Update:
-    """Compute the gradient of the loss on one batch, as an honest client does.
+    """What an honest client sends: the gradient of one batch, or the result of local training.
 
     The model runs in the mode it is in: in training mode, dropout is active and batch norm uses the
     statistics of the batch.
 
     Args:
         model: the network the server sent; it is not changed.
-        x: the batch, (batch, *sample_shape).
+        x: the client's samples, (batch, *sample_shape).
         y: class labels, (batch,) integers, for the cross-entropy; targets, (batch, outputs), for
             the other losses.
-        dtype: the dtype in which the client computes; by default the model's own.
-        reduction: whether the batch loss is the mean or the sum of the samples' losses.
-        loss: the loss that the client minimises.
-        seed: seed of anything random in the model, such as dropout; the caller's own random
-            numbers are not affected.
+        client: how the client trains.
+        seed: seed of anything random in the model, such as dropout, of the order of the samples
+            and of the noise; the caller's own random numbers are not affected.
+        on_step: called before each step; see `OnStep`. It must not change the model.
+
+    Returns:
+        The gradient; or, after local training, the difference of weights divided by the negative
+        learning rate, with what is known of it in `training`.
 
     Raises:
-        InputError: an empty batch, targets that do not fit it or the network, or a setting that
-            breaks its rule.
+        InputError: an empty batch, targets that do not fit it or the network, a seed that breaks
+            its rule, or a training that diverges.
 
     Example:
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 2))
         >>> x, y = torch.rand(5, 4), torch.rand(5, 2)
-        >>> from gradpeel.losses import MeanSquaredError
-        >>> local_update(model, x, y, loss=MeanSquaredError())
+        >>> local_update(model, x, y, Client(loss=nn.MSELoss()))
         Update(4 tensors, 58 numbers, float32, batch_size=5, reduction='mean')
     """
     check_module(model)
-    check_loss(loss)
+    if not isinstance(client, Client):
+        raise InputError(f"client of type {type(client).__name__}: expected gradpeel.Client")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("model: no parameter requires a gradient: there is nothing to send")
-    dtype = next(model.parameters()).dtype if dtype is None else dtype
-    check_dtype(dtype)
+    dtype = next(model.parameters()).dtype if client.dtype is None else client.dtype
     check_seed(seed)
     x, y = as_batch(x, dtype), as_tensor("y", y)
-    worker = copy.deepcopy(model).to(dtype)
+    worker, x = copy.deepcopy(model).to(dtype), x.to(dtype)
+
+    def watch(model: nn.Module, chosen: Tensor) -> None:
+        if on_step is not None:
+            # Whoever looks on must not change what the model draws.
+            with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+                on_step(model, chosen)
+
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
-        total = _total_loss(worker, x.to(dtype), y, loss)
-    share = 1.0 / loss.denominator(y) if reduction == "mean" else 1.0
-    return Update(_differentiate(worker, total, share), len(x), reduction)
+        if client.lr is None:
+            watch(worker, torch.arange(len(x)))
+            found = _batch_gradients(worker, x, y, client)
+            update = Update(found, len(x), client.reduction)
+        else:
+            update = _train(worker, x, y, client, lr=client.lr, seed=seed, watch=watch)
+    return with_noise(update, client.noise, seed=seed) if client.noise else update
+
+
+def _train(
+    worker: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    client: Client,
+    *,
+    lr: float,
+    seed: int,
+    watch: OnStep,
+) -> Update:
+    """Train the worker with SGD; the update is what became of its weights."""
+    named = {name: p for name, p in worker.named_parameters() if p.requires_grad}
+    before = {name: p.detach().clone() for name, p in named.items()}
+    sgd = torch.optim.SGD(
+        named.values(), lr=lr, momentum=client.momentum, weight_decay=client.weight_decay
+    )
+    steps = client.count_steps(len(x))
+    for step, chosen in enumerate(_choose(client, len(x), seed), start=1):
+        watch(worker, chosen)
+        found = _batch_gradients(worker, x[chosen.to(x.device)], y[chosen.to(y.device)], client)
+        for name, parameter in named.items():
+            parameter.grad = found[name]
+        sgd.step()
+        if any(count_not_finite(parameter) for parameter in named.values()):
+            raise InputError(
+                f"lr={lr}: the training diverges in local step {step} of {steps}: expected a "
+                "smaller learning rate"
+            )
+    training = LocalTraining(lr, steps, client.momentum, client.weight_decay)
+    return Update(summed_gradients(before, named, training), len(x), client.reduction, training)
+
+
+def _choose(client: Client, batch_size: int, seed: int) -> Iterator[Tensor]:
+    """The samples of each local step, in the order of the data."""
+    steps, size = client.count_steps(batch_size), client.local_batch_size or batch_size
+    rng = np.random.default_rng([seed, 2])
+    while steps > 0:
+        order = rng.permutation(batch_size) if size < batch_size else np.arange(batch_size)
+        for start in range(0, batch_size, size)[:steps]:
+            yield torch.from_numpy(np.sort(order[start : start + size]))
+            steps -= 1
+
+
+def _batch_gradients(model: nn.Module, x: Tensor, y: Tensor, client: Client) -> dict[str, Tensor]:
+    loss = as_loss(client.loss)
+    total = _total_loss(model, x, y, loss)
+    share = 1.0 / loss.denominator(y) if client.reduction == "mean" else 1.0
+    return _differentiate(model, total, share)
 
 
 def gradients(
@@ -125,16 +285,3 @@ def _run(model: nn.Module, x: Tensor) -> Tensor:
             f"{len(x)} samples"
         )
     return outputs
-
-
-def check_dtype(dtype: torch.dtype) -> None:
-    """Refuse a dtype that no client computes in."""
-    if dtype not in DTYPES:
-        raise InputError(f"dtype={dtype}: expected float64, float32, bfloat16 or float16")
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that PyTorch's generators do not take."""
-    value: object = seed
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InputError(f"seed={value!r}: expected an integer of at least 0")

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gradpeel.attacker import Attacker
 from gradpeel.audit import Audit, audit
 from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.files import write_files
@@ -96,7 +97,9 @@ def _run(
         rng=np.random.default_rng([seed, 0]),
         sample_shape=dataset.sample_shape,
     )
-    found = audit(model, batch.x, batch.y, seed=seed, data_range=dataset.data_range)
+    found = audit(
+        model, batch.x, batch.y, attacker=Attacker(data_range=dataset.data_range), seed=seed
+    )
     numbers = json.dumps({"data": case.data, **found.as_dict()}, indent=2, allow_nan=False)
     page = report(found, dataset, samples=samples, command=f"gradpeel demo --seed {seed}")
     files = save_figures(found, dataset, out, samples=samples)

@@ -25,6 +25,7 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,15 @@ from gradpeel.checks import as_batch
 from gradpeel.errors import InputError
 from gradpeel.target import Target, split
 
-__all__ = ["Exposure", "copies_of", "exposure", "exposure_at", "grid_of", "peel_grid"]
+__all__ = [
+    "Exposure",
+    "copies_of",
+    "ever_fired",
+    "exposure",
+    "exposure_at",
+    "grid_of",
+    "peel_grid",
+]
 
 
 def exposure(model: nn.Module, x: Tensor) -> Exposure:
@@ -101,6 +110,45 @@ def grid_of(target: Target, rows: Tensor) -> Tensor:
         (neurons, batch) of bool.
     """
     return (nn.functional.linear(rows, target.weight, target.bias) > 0).T
+
+
+def ever_fired(grids: Iterable[Tensor], copies: Tensor) -> Tensor:
+    """The activation grid of a local training: did neuron j fire on sample i at any step?
+
+    Over several steps of SGD the target's weights change by a sum of gradients in which sample i
+    adds to neuron j as soon as it fired it once. Peeling reads that sum as it reads one gradient,
+    so its bound is that of this grid.
+
+    Args:
+        grids: (neurons, batch) of bool, one for each model state in which a gradient was computed;
+            without marks for samples that took no part in that step.
+        copies: (batch,) int64, for each sample the index of the first identical one; copies may
+            have taken part in different steps, and count as one sample.
+
+    Returns:
+        (neurons, batch) of bool.
+
+    Raises:
+        InputError: When there is no grid, or they differ in shape.
+
+    Example:
+        >>> before = torch.tensor([[True, False], [False, False]])
+        >>> after = torch.tensor([[False, False], [True, False]])
+        >>> ever_fired([before, after], torch.arange(2)).int().tolist()
+        [[1, 0], [1, 0]]
+        >>> ever_fired([before, after], torch.zeros(2, dtype=torch.int64)).int().tolist()
+        [[1, 1], [1, 1]]
+    """
+    fired: Tensor | None = None
+    for grid in grids:
+        if fired is not None and grid.shape != fired.shape:
+            shapes = f"{tuple(grid.shape)} and {tuple(fired.shape)}"
+            raise InputError(f"grids of shape {shapes}: expected the same neurons and samples")
+        fired = grid if fired is None else fired | grid
+    if fired is None:
+        raise InputError("grids: expected at least one")
+    marks = torch.zeros(fired.shape, dtype=torch.int64)
+    return marks.index_add_(1, copies, fired.long())[:, copies] > 0
 
 
 def peel_grid(grid: Tensor | NDArray[np.bool_]) -> Tensor:

@@ -25,7 +25,7 @@ from torch.nn import functional
 from gradpeel.checks import is_number
 from gradpeel.errors import InputError
 
-__all__ = ["BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError", "check_loss"]
+__all__ = ["BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"]
 
 _LABEL_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -49,24 +49,6 @@ class Loss(Protocol):
 
     def denominator(self, y: Tensor) -> float:
         """What the sum is divided by to give PyTorch's reduction="mean"."""
-
-
-def check_loss(loss: object, *, may_be_unknown: bool = False) -> None:
-    """Refuse anything that is not a loss, such as a class instead of an instance.
-
-    Args:
-        loss: what was given as a loss.
-        may_be_unknown: whether None is accepted as well.
-
-    Raises:
-        InputError: names what was given.
-    """
-    if loss is None and may_be_unknown:
-        return
-    methods = (getattr(loss, name, None) for name in ("check", "total", "denominator"))
-    if isinstance(loss, type) or not all(map(callable, methods)):
-        rule = "expected a loss such as gradpeel.CrossEntropy()"
-        raise InputError(f"loss={loss!r}: {rule}{', or None' if may_be_unknown else ''}")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from gradpeel.checks import check_at_least_0
-from gradpeel.client import check_seed
+from gradpeel.checks import check_at_least_0, check_seed
 from gradpeel.errors import InputError
 from gradpeel.update import Update
 

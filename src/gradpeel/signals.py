@@ -5,6 +5,8 @@ Part of the audit, which knows the batch; the decoder never imports this module.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -12,18 +14,27 @@ from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.target import Target
 
-__all__ = ["distinct_marks", "sensitivities", "signals"]
+__all__ = ["Contributions", "contributions", "distinct_marks", "sensitivities", "signals"]
 
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def signals(
-    target: Target,
-    x: Tensor,
-    y: Tensor,
-    exposure: Exposure,
-    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
-) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """What every single sample of a batch adds to the update.
+
+    Attributes:
+        c: (neurons, batch) what it adds to the bias gradient of each neuron, in the
+            update's own scale. All of it NaN if the tail cannot be simulated.
+        margins: (batch,) the size of the loss gradient at the outputs, copies taken together,
+            relative to the size at which the client rounds it; NaN likewise.
+    """
+
+    c: Tensor
+    margins: Tensor
+
+
+def signals(found: Contributions, exposure: Exposure) -> Tensor:
     """How strongly each sample stands out where peeling would read it.
 
     A sample is read from a neuron that it shares only with samples peeled before it. Its share of
@@ -33,11 +44,8 @@ def signals(
     The copies of a sample are read as one, from the sum of their c.
 
     Args:
-        target: the target, in float64.
-        x: (batch, *sample_shape) the true samples.
-        y: what the loss compares with: (batch,) labels for the cross-entropy.
+        found: what the samples add.
         exposure: the batch's activation grid, peeled.
-        loss: what the client minimises.
 
     Returns:
         (batch,) the largest such share over the neurons that come to isolate the sample, or 1 - p_y
@@ -51,53 +59,47 @@ def signals(
         ...     torch.nn.Linear(6, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2)
         ... ).double()
         >>> x, y = torch.rand(4, 6), torch.tensor([0, 1, 1, 0])
-        >>> strength = signals(gp.split(model), x, y, gp.exposure(model, x))
+        >>> exposure = gp.exposure(model, x)
+        >>> strength = signals(contributions(gp.split(model), x, y, exposure.copies), exposure)
         >>> bool((strength > 0.01).all())
         True
     """
-    c, margin = _simulated(target, x, y, exposure, loss)
-    share = _summed(c, exposure).abs() / c.abs().sum(1, keepdim=True).clamp(min=_TINY)
+    c = found.c * exposure.grid
+    share = _summed(c, exposure.copies).abs() / c.abs().sum(1, keepdim=True).clamp(min=_TINY)
     # A neuron comes to isolate the sample that falls last of those that fire it, if it falls alone.
-    never = len(x) + 1
+    never = exposure.grid.shape[1] + 1
     order = torch.where(exposure.reached, exposure.rounds, never) * exposure.grid
     last = order.amax(1, keepdim=True)
     isolates = exposure.grid & (order == last) & (last < never)
     isolates &= distinct_marks(isolates, exposure) == 1
     strongest: Tensor = (share * isolates).amax(0)
-    return torch.minimum(strongest, margin)
+    return torch.minimum(strongest, found.margins)
 
 
-def sensitivities(
+def sensitivities(found: Contributions, exposure: Exposure) -> Tensor:
+    """(neurons, batch) |c|: how much each sample, with its copies, adds at each neuron."""
+    return _summed(found.c * exposure.grid, exposure.copies).abs()
+
+
+def contributions(
     target: Target,
     x: Tensor,
     y: Tensor,
-    exposure: Exposure,
+    copies: Tensor,
     loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
-) -> tuple[Tensor, Tensor]:
-    """How much each sample, with its copies, adds at each neuron, for a loss summed over the batch.
+) -> Contributions:
+    """Simulate what each sample of a batch adds to its gradient, for the sum of their losses.
 
     Args:
         target: the target, in float64.
         x: (batch, *sample_shape) the true samples.
         y: what the loss compares with: (batch,) labels for the cross-entropy.
-        exposure: the batch's activation grid.
+        copies: (batch,) int64, for each sample the index of the first identical one.
         loss: what the client minimises.
-
-    Returns:
-        (neurons, batch) |c|, and (batch,) the size of the loss gradient at the outputs, relative to
-        the size at which the client rounds it. All of it NaN if the tail cannot be simulated.
     """
-    c, margin = _simulated(target, x, y, exposure, loss)
-    return _summed(c, exposure).abs(), margin
-
-
-def _simulated(
-    target: Target, x: Tensor, y: Tensor, exposure: Exposure, loss: Loss
-) -> tuple[Tensor, Tensor]:
-    """(neurons, batch) c of every single sample, and (batch,) margins, copies taken together."""
     if target.tail.unknown is not None:
-        nowhere = torch.full(exposure.grid.shape, torch.nan, dtype=torch.float64)
-        return nowhere, nowhere.new_full((len(x),), torch.nan)
+        nowhere = torch.full((target.neurons, len(x)), torch.nan, dtype=torch.float64)
+        return Contributions(nowhere, nowhere.new_full((len(x),), torch.nan))
     activations = target.pre_activations(target.front(x.double())).relu()
     # Not by torch.func.vjp: it loads torch's compiler first, which takes more than a second.
     with torch.enable_grad():
@@ -112,13 +114,13 @@ def _simulated(
         asked = gradient - _gradient(loss, outputs, torch.zeros_like(y))
     # The client subtracts what is asked of the outputs, so it rounds at that size, however little
     # is left.
-    left, taken = (_summed(part.T, exposure).abs().amax(0) for part in (gradient, asked))
+    left, taken = (_summed(part.T, copies).abs().amax(0) for part in (gradient, asked))
     c = torch.zeros_like(activations)
     if traced.requires_grad:  # else the outputs do not depend on the activations
         with torch.enable_grad():
             pulled = (traced * gradient).sum()
         (c,) = torch.autograd.grad(pulled, activations, materialize_grads=True)
-    return c.T * exposure.grid, left / taken.clamp(min=_TINY)
+    return Contributions(c.T, left / taken.clamp(min=_TINY))
 
 
 def _gradient(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
@@ -129,10 +131,10 @@ def _gradient(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
     return gradient
 
 
-def _summed(columns: Tensor, exposure: Exposure) -> Tensor:
+def _summed(columns: Tensor, copies: Tensor) -> Tensor:
     """Give each sample's column, (anything, batch), the sum over all copies of the sample."""
-    sums = torch.zeros_like(columns).index_add_(1, exposure.copies, columns)
-    return sums[:, exposure.copies]
+    sums = torch.zeros_like(columns).index_add_(1, copies, columns)
+    return sums[:, copies]
 
 
 def distinct_marks(marks: Tensor, exposure: Exposure) -> Tensor:

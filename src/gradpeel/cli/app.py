@@ -67,7 +67,7 @@ def _gradpeel(
     \b
     gradpeel demo                   see batches rebuilt from one gradient each
     gradpeel audit --data digits    audit a data set or a file of yours
-    gradpeel peel update.safetensors --weights model.safetensors
+    gradpeel peel update.safetensors --model model.safetensors
     gradpeel report results         regenerate the page of an audit
     gradpeel sweep plan.toml --out results    many audits, resumable
     gradpeel paper table1 --data-dir data     the paper's table beside ours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,19 @@ import typer
 from rich.console import Console
 
 from gradpeel.cli.command_line import command_line
-from gradpeel.cli.decoder_options import DEVICE_HELP, EFFORT_HELP
+from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
+from gradpeel.cli.training_options import (
+    LocalBatchSize,
+    LocalEpochs,
+    LocalSteps,
+    Lr,
+    Momentum,
+    WeightDecay,
+)
 from gradpeel.cli.variations import variations
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 
@@ -86,7 +95,7 @@ def audit_command(
     shuffle: Annotated[
         bool,
         typer.Option(
-            "--shuffle",
+            "--shuffle/--no-shuffle",
             help="Draw the batch at random, by the seed; otherwise take the first samples.",
             rich_help_panel=ROUND,
         ),
@@ -101,11 +110,11 @@ def audit_command(
     neurons: Annotated[
         int, typer.Option(min=1, help="Width of the first layer.", rich_help_panel=ROUND)
     ] = 1000,
-    hidden: Annotated[
+    tail: Annotated[
         str | None,
         typer.Option(
             metavar="SIZES",
-            help="Widths of further hidden layers after the first, such as 256,128.",
+            help="Widths of further hidden layers behind the first, such as 256,128.",
             show_default="none",
             rich_help_panel=ROUND,
         ),
@@ -143,6 +152,12 @@ def audit_command(
         ReductionName,
         typer.Option(help="Whether the loss is a mean or a sum.", rich_help_panel=ROUND),
     ] = ReductionName.MEAN,
+    lr: Lr = None,
+    local_steps: LocalSteps = None,
+    local_epochs: LocalEpochs = None,
+    local_batch_size: LocalBatchSize = None,
+    momentum: Momentum = 0.0,
+    weight_decay: WeightDecay = 0.0,
     design: Annotated[
         DesignName,
         typer.Option(help="How the server sets the first layer.", rich_help_panel=ATTACK),
@@ -180,31 +195,26 @@ def audit_command(
             rich_help_panel=ATTACK,
         ),
     ] = None,
-    unknown_batch_size: Annotated[
+    knows_batch_size: Annotated[
         bool,
         typer.Option(
-            "--unknown-batch-size",
-            help="Withhold the batch size: the decoder finds it in the update.",
+            "--knows-batch-size/--unknown-batch-size",
+            help="Whether the decoder knows the batch size; otherwise it finds it in the update.",
             rich_help_panel=ATTACK,
         ),
-    ] = False,
-    unknown_tail: Annotated[
-        bool,
-        typer.Option(
-            "--unknown-tail",
-            help="Withhold the loss and everything behind the second layer; the decoder then finds "
-            "no labels.",
-            rich_help_panel=ATTACK,
-        ),
-    ] = False,
-    effort: Annotated[float, typer.Option(help=EFFORT_HELP, rich_help_panel=ATTACK)] = 1.0,
+    ] = True,
+    knows_tail: KnowsTail = True,
+    data_range: DataRange = None,
+    effort: Effort = 1.0,
     seed: Annotated[
         int,
         typer.Option(
-            min=0, help="Seed of network, design, noise and --shuffle.", rich_help_panel=ATTACK
+            min=0,
+            help="Seed of network, design, noise, local minibatches and --shuffle.",
+            rich_help_panel=ATTACK,
         ),
     ] = 0,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP, rich_help_panel=ATTACK)] = "cpu",
+    device: Device = "cpu",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -255,11 +265,11 @@ def audit_command(
         ),
     ] = False,
 ) -> None:
-    """Simulate a training round on data you own and report what its gradient gives away.
+    """Simulate a training round on data you own and report what its update gives away.
 
-    A client computes one gradient of a new network on a batch. The decoder sees
-    only the model and the gradient; what it recovers is then compared with the
-    batch and with the peeling bound.
+    A client computes one gradient of a new network on a batch, or with --lr
+    trains it locally. The decoder sees only the model and the update; what it
+    recovers is then compared with the batch and with the peeling bound.
 
     For auditing systems that you own or are permitted to test; active designs
     run in simulation only.
@@ -270,21 +280,43 @@ def audit_command(
     gradpeel audit --data photos --batch-size 260 --neurons 2000 --out photos
     gradpeel audit --data mine.npz --design soliton-data --weights mirrored
     gradpeel audit --data mnist --data-dir downloads --batch-size 64
+    gradpeel audit --data digits --lr 0.01 --local-steps 5 --local-batch-size 16
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     pair = None if soliton is None else parse_pair("soliton", soliton, example="0.05,0.4")
     options = DesignOptions(design, weights, init, scale, pair)
     minimised = LossOptions(loss, label_smoothing)
-    widths = (neurons, *(() if hidden is None else parse_sizes("hidden", hidden)))
+    widths = (neurons, *(() if tail is None else parse_sizes("tail", tail)))
+    limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
 
     with nullcontext() if out is None else private_directory(out) as folder:
         # torch and scikit-learn take seconds to import; --help and a wrong option need not wait.
         import numpy as np  # noqa: PLC0415
         import torch  # noqa: PLC0415
 
+        from gradpeel.attacker import Attacker  # noqa: PLC0415
         from gradpeel.audit import audit  # noqa: PLC0415
+        from gradpeel.client import Client  # noqa: PLC0415
         from gradpeel.datasets import STANDARD, draw_batch, load  # noqa: PLC0415
         from gradpeel.networks import mlp  # noqa: PLC0415
 
+        client = Client(
+            loss=minimised.build(),
+            reduction=reduction.value,
+            dtype=getattr(torch, dtype),
+            noise=noise,
+            lr=lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            local_steps=local_steps,
+            local_epochs=local_epochs,
+            local_batch_size=local_batch_size,
+        )
+        attacker = Attacker(
+            knows_batch_size=knows_batch_size,
+            knows_tail=knows_tail,
+            data_range=limits,
+            effort=effort,
+        )
         # Unshuffled, the batch is the first samples: no need to unpack thousands of photographs.
         is_prefix = data in STANDARD and not shuffle and batch_size > 0
         # Before the line of progress, because a download shows its own.
@@ -307,23 +339,12 @@ def audit_command(
                 init=options.network_init.value,
                 sample_shape=dataset.sample_shape,
             )
-            attack = partial(
-                audit,
-                model,
-                seed=seed,
-                reduction=reduction.value,
-                loss=minimised.build(),
-                state_batch_size=not unknown_batch_size,
-                know_tail=not unknown_tail,
-                effort=effort,
-                device=device,
-            )
+            attack = partial(audit, model, seed=seed, device=device)
             result = attack(
                 batch.x,
                 minimised.targets(batch.y, dataset.classes),
-                design=options.build(batch.auxiliary),
-                dtype=getattr(torch, dtype),
-                noise=noise,
+                client=client,
+                attacker=replace(attacker, design=options.build(batch.auxiliary)),
                 on_round=watcher.on_round,
                 on_rows=watcher.on_rows,
             )
@@ -335,18 +356,16 @@ def audit_command(
             compared[other.name] = attack(
                 more.x,
                 minimised.targets(more.y, dataset.classes),
-                design=options.build(more.auxiliary),
-                dtype=getattr(torch, other.dtype),
-                noise=other.noise,
+                client=replace(client, dtype=getattr(torch, other.dtype), noise=other.noise),
+                attacker=replace(attacker, design=options.build(more.auxiliary)),
             )
         numbers = {
             "data": dataset.name,
             **result.as_dict(),
-            "hidden": list(widths[1:]),
+            "tail": list(widths[1:]),
             "scaling": features.value,
             "shuffle": shuffle,
             "label_smoothing": label_smoothing,
-            "effort": effort,
             **_settings(result.design),
         }
         page = None

@@ -32,7 +32,8 @@ def command_line(context: typer.Context) -> str:
         if name in LEFT_OUT or source is None or source.name != "COMMANDLINE":
             continue
         value = context.params[name]
-        words.append(parameter.opts[0])
-        if not getattr(parameter, "is_flag", False):
+        is_flag = getattr(parameter, "is_flag", False)
+        words.append((parameter.opts if value or not is_flag else parameter.secondary_opts)[0])
+        if not is_flag:
             words.append(str(getattr(value, "value", value)))
     return shlex.join(words)

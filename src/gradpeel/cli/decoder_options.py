@@ -1,15 +1,49 @@
-"""Options of the decoder whose text is the same for all commands."""
+"""Options of the decoder that several commands have, under the same names."""
 
 from __future__ import annotations
 
-__all__ = ["DEVICE_HELP", "EFFORT_HELP"]
+from typing import Annotated
 
-DEVICE_HELP = (
-    "Where to decode: cpu, cuda, cuda:1, mps, or auto for the fastest available. A device without "
-    "float64 leaves that part to the CPU."
-)
+import typer
 
-EFFORT_HELP = (
-    "How long the row cascade searches for samples that no neuron isolates; 2 doubles the "
-    "search, 0 is peeling alone."
-)
+__all__ = ["DataRange", "Device", "Effort", "KnowsTail"]
+
+PANEL = "The attack"
+
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="Where to decode: cpu, cuda, cuda:1, mps, or auto for the fastest available. A "
+        "device without float64 leaves that part to the CPU.",
+        rich_help_panel=PANEL,
+    ),
+]
+Effort = Annotated[
+    float,
+    typer.Option(
+        "--effort",
+        help="How long the row cascade searches for samples that no neuron isolates; 2 doubles the "
+        "search, 0 is peeling alone.",
+        rich_help_panel=PANEL,
+    ),
+]
+KnowsTail = Annotated[
+    bool,
+    typer.Option(
+        "--knows-tail/--unknown-tail",
+        help="Whether the decoder knows the loss and everything behind the second layer; "
+        "otherwise it finds no labels.",
+        rich_help_panel=PANEL,
+    ),
+]
+DataRange = Annotated[
+    str | None,
+    typer.Option(
+        "--data-range",
+        metavar="LOW,HIGH",
+        help="Smallest and largest possible value of a feature; others are rejected.",
+        show_default="unknown",
+        rich_help_panel=PANEL,
+    ),
+]

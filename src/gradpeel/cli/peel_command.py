@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.decoder_options import DEVICE_HELP, EFFORT_HELP
+from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
 from gradpeel.cli.loss_options import LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -37,7 +37,7 @@ def peel_command(
             show_default=False,
         ),
     ],
-    weights: Annotated[
+    model: Annotated[
         Path,
         typer.Option(
             metavar="MODEL",
@@ -62,25 +62,10 @@ def peel_command(
     label_smoothing: Annotated[
         float, typer.Option(help="Label smoothing of the client's cross-entropy.")
     ] = 0.0,
-    unknown_tail: Annotated[
-        bool,
-        typer.Option(
-            "--unknown-tail",
-            help="The loss, or what follows the layers in MODEL, is unknown: decode without it, "
-            "and without labels.",
-        ),
-    ] = False,
-    value_range: Annotated[
-        str | None,
-        typer.Option(
-            "--range",
-            metavar="LOW,HIGH",
-            help="Smallest and largest possible value of a feature; others are rejected.",
-            show_default="unknown",
-        ),
-    ] = None,
-    effort: Annotated[float, typer.Option(help=EFFORT_HELP)] = 1.0,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "cpu",
+    knows_tail: KnowsTail = True,
+    data_range: DataRange = None,
+    effort: Effort = 1.0,
+    device: Device = "cpu",
     samples: Annotated[
         Path | None,
         typer.Option(
@@ -111,13 +96,13 @@ def peel_command(
 
     \b
     gradpeel audit --data digits --out audit
-    gradpeel peel audit/update.safetensors --weights audit/model.safetensors
+    gradpeel peel audit/update.safetensors --model audit/model.safetensors
     """  # noqa: D301 -- typer's mark for lines that stay as they are
-    bounds = None if value_range is None else parse_pair("range", value_range, example="0,1")
+    limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
     sample_shape = None if shape is None else parse_sizes("shape", shape)
     if sample_shape is not None and samples is None:
         raise InputError(f"shape={shape}: only the file that --samples writes has a shape")
-    if unknown_tail and label_smoothing:
+    if label_smoothing and not knows_tail:
         raise InputError(
             f"label_smoothing={label_smoothing}: with --unknown-tail there are no labels to smooth"
         )
@@ -127,21 +112,21 @@ def peel_command(
         from gradpeel.decoder import peel  # noqa: PLC0415
         from gradpeel.update import load_update  # noqa: PLC0415
 
-        model = _load_model(weights)
-        features, classes = _ends(model)
+        network = _load_model(model)
+        features, classes = _ends(network)
         if sample_shape is not None and math.prod(sample_shape) != features:
             raise InputError(f"shape={shape}: expected {features} values in all, as the model has")
         sent = load_update(
             update, batch_size=batch_size, reduction=None if reduction is None else reduction.value
         )
-        loss = None if unknown_tail else LossOptions(label_smoothing=label_smoothing).build()
+        loss = LossOptions(label_smoothing=label_smoothing).build() if knows_tail else None
         started = time.perf_counter()
         with watch(sent.batch_size) as watcher:
             recovery = peel(
-                model,
+                network,
                 sent,
                 loss=loss,
-                data_range=bounds,
+                data_range=limits,
                 effort=effort,
                 device=device,
                 on_round=watcher.on_round,

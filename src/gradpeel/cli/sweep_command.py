@@ -56,11 +56,14 @@ def sweep_command(
     weights = ["independent", "mirrored"]
     batch_sizes = [64, 128, 256]
     seeds = 5                   # or a list; a seed draws weights and samples
-    widths = [1000]             # this and everything below is optional
+    neurons = [1000]            # this and everything below is optional
     tails = [[], [256, 128]]    # widths of further hidden layers
     dtypes = ["float64", "float32"]
     noises = [0, 1e-6]
-    samples = "drawn"           # or "first", as in the paper's script
+    lrs = [0, 0.01]             # of local training; 0 for one gradient
+    local_steps = [1, 5]        # or local_epochs
+    local_batch_sizes = [16]
+    shuffle = false             # the first samples, as in the paper's script
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     from gradpeel.files import write_files  # noqa: PLC0415
     from gradpeel.reporting.page import PAGE  # noqa: PLC0415

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -27,13 +26,6 @@ FAILED = 1
 NARROWEST = 100
 
 
-class SamplesName(StrEnum):
-    """Which training samples form the batch."""
-
-    FIRST = "first"
-    DRAWN = "drawn"
-
-
 def table1_command(
     *,
     out: Annotated[
@@ -52,13 +44,14 @@ def table1_command(
         typer.Option(metavar="SIZES", help="Such as 64,512.", show_default="the paper's twelve"),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Audits of each cell.")] = 5,
-    samples: Annotated[
-        SamplesName,
+    shuffle: Annotated[
+        bool,
         typer.Option(
-            help="The first samples of each data set, as the paper's script takes, or samples "
-            "drawn by the seed."
+            "--shuffle/--no-shuffle",
+            help="Let the seed draw the samples; otherwise take the first of each data set, as "
+            "the paper's script does.",
         ),
-    ] = SamplesName.FIRST,
+    ] = False,
     image_size: Annotated[
         int | None,
         typer.Option(min=1, help="Height and width of ImageNet's pictures.", show_default="64"),
@@ -98,7 +91,7 @@ def table1_command(
         tuple(STANDARD) if datasets is None else parse_names("datasets", datasets),
         BATCH_SIZES if batch_sizes is None else parse_sizes("batch-sizes", batch_sizes),
         seeds,
-        samples=samples.value,
+        shuffle=shuffle,
         image_size=image_size,
         rows=rows,
     )

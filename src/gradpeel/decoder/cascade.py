@@ -43,8 +43,9 @@ from gradpeel.decoder.state import Look, State
 from gradpeel.decoder.uncertified import read_uncertified
 from gradpeel.decoder.unproven import Reading
 from gradpeel.errors import InputError
-from gradpeel.losses import CrossEntropy, Loss, check_loss
+from gradpeel.losses import CrossEntropy
 from gradpeel.target import split
+from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.update import Update
 
 __all__ = ["Peeling", "peel"]
@@ -54,7 +55,7 @@ def peel(
     model: nn.Module,
     update: Update,
     *,
-    loss: Loss | None = CrossEntropy(),  # noqa: B008 -- immutable
+    loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
     sample_shape: tuple[int, ...] | None = None,
     data_range: tuple[float, float] | None = None,
     use_next_layer: bool = True,
@@ -70,8 +71,9 @@ def peel(
             layers will do where `loss` is None.
         update: what the client sent; its batch size need not be known.
         loss: what the client minimised. With cross-entropy samples are certified by simulating
-            them, and get labels; with another loss, None (unknown), or a tail that cannot be
-            simulated, by the structure of the update, without labels.
+            them, and get labels; with another loss, None (unknown), a tail that cannot be
+            simulated, or an update of several local steps, by the structure of the update, without
+            labels.
         sample_shape: shape of one sample; flat rows are returned where it is not given.
         data_range: smallest and largest value a sample's entry can have, if that is known; a
             candidate outside it is turned away.
@@ -122,7 +124,7 @@ class Peeling:
         model: nn.Module,
         update: Update,
         *,
-        loss: Loss | None = CrossEntropy(),  # noqa: B008 -- immutable
+        loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
         sample_shape: tuple[int, ...] | None = None,
         data_range: tuple[float, float] | None = None,
         use_next_layer: bool = True,
@@ -133,9 +135,13 @@ class Peeling:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
         check_module(model)
-        check_loss(loss, may_be_unknown=True)
+        loss = as_loss(loss, reduction=update.reduction, may_be_unknown=True)
         check_data_range(data_range)
         check_at_least_0("effort", effort)
+        if update.training is not None and not update.training.is_one_step:
+            # What is recomputed at the model that was sent holds for one step; over several only
+            # the structure of the sum does.
+            loss, use_next_layer = None, False
         model, update, where = move(model, update, device)
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)

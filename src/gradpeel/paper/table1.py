@@ -21,7 +21,6 @@ from gradpeel.datasets.standard import STANDARD
 from gradpeel.errors import InputError
 from gradpeel.paper.published import published_rates
 from gradpeel.sweeps import Finished, Plan, Results
-from gradpeel.sweeps.cell import Samples
 from gradpeel.sweeps.summary import Estimate, over_seeds
 
 __all__ = ["BATCH_SIZES", "Comparison", "Line", "Table1", "Verdict", "table1_plan"]
@@ -49,7 +48,7 @@ def table1_plan(
     batch_sizes: Sequence[int] = BATCH_SIZES,
     seeds: int | Sequence[int] = 5,
     *,
-    samples: Samples = "first",
+    shuffle: bool = False,
     image_size: int | None = None,
     rows: bool = False,
 ) -> Plan:
@@ -59,8 +58,8 @@ def table1_plan(
         datasets: names of benchmark data sets.
         batch_sizes: its columns; others than the paper's have no published rate.
         seeds: how many, or which.
-        samples: "first" takes the first samples of each data set, as the paper's script does;
-            "drawn" lets the seed draw them.
+        shuffle: let the seed draw the samples of each batch; otherwise take the first ones of each
+            data set, as the paper's script does.
         image_size: side of ImageNet's pictures.
         rows: also what every method reads with the row cascade, as methods of their own.
 
@@ -76,7 +75,7 @@ def table1_plan(
         weights=["independent", "mirrored"],
         batch_sizes=batch_sizes,
         seeds=seeds,
-        samples=samples,
+        shuffle=shuffle,
         image_size=image_size,
         efforts=[0.0, 1.0] if rows else [0.0],
     )

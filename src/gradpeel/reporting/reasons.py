@@ -88,4 +88,4 @@ def _rows(audit: Audit) -> str:
 def precision(audit: Audit) -> str:
     """How precise the update is."""
     dtype = str(audit.update.dtype).removeprefix("torch.")
-    return f"{dtype} with noise of {audit.noise:.2g}" if audit.noise else dtype
+    return f"{dtype} with noise of {audit.client.noise:.2g}" if audit.client.noise else dtype

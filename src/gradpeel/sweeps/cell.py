@@ -17,14 +17,18 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
+import torch
+
+from gradpeel.client import Client
 from gradpeel.designs import DesignName, DesignOptions, InitName, WeightsName
 
-__all__ = ["Cell", "Samples"]
+__all__ = ["Cell"]
 
-Samples: TypeAlias = Literal["drawn", "first"]
-"""Which training samples form the batch: those the seed draws, or the first of the data set."""
+
+LOCAL = ("local_steps", "local_epochs", "local_batch_size")
+"""How long a client trains locally, and on how many samples at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +47,17 @@ class Cell:
         tail: widths of further hidden layers.
         dtype: the dtype in which the client computes.
         noise: standard deviation of noise on the update, relative to each gradient's own.
+        lr: learning rate of local training; None for the gradient of one batch (FedSGD).
+        momentum: of local training.
+        weight_decay: of local training.
+        local_steps: number of local steps.
+        local_epochs: how often the client goes through its data, instead of a number of steps.
+        local_batch_size: samples per local step; None for all of them.
         effort: how long the row cascade searches; 0 for peeling alone.
-        samples: which training samples form the batch.
-        seed: draws network and design, noise, and, with "drawn", the samples.
+        shuffle: whether the seed draws the samples of the batch; otherwise they are the first
+            training samples.
+        seed: draws network and design, the order of the samples in local training, noise, and,
+            with `shuffle`, the samples.
     """
 
     dataset: str
@@ -59,8 +71,14 @@ class Cell:
     tail: tuple[int, ...] = ()
     dtype: str = "float64"
     noise: float = 0.0
+    lr: float | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    local_steps: int | None = None
+    local_epochs: int | None = None
+    local_batch_size: int | None = None
     effort: float = 0.0
-    samples: Samples = "drawn"
+    shuffle: bool = True
     seed: int = 0
 
     @classmethod
@@ -92,6 +110,20 @@ class Cell:
         )
 
     @property
+    def client(self) -> Client:
+        """How the client trains."""
+        return Client(
+            dtype=getattr(torch, self.dtype),
+            noise=self.noise,
+            lr=self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            local_steps=self.local_steps,
+            local_epochs=self.local_epochs,
+            local_batch_size=self.local_batch_size,
+        )
+
+    @property
     def method(self) -> str:
         """The design in short, as the paper's table has it: "SD-Mir"; "SD-Mir+Rows" with rows."""
         return self.options.label + ("+Rows" if self.effort else "")
@@ -101,11 +133,18 @@ class Cell:
         """What may differ between cells of the same data, method, batch size and seed."""
         parts = [f"N={self.neurons}"]
         if self.tail:
-            parts.append(f"hidden {','.join(map(str, self.tail))}")
+            parts.append(f"tail {','.join(map(str, self.tail))}")
         if self.dtype != "float64":
             parts.append(self.dtype)
         if self.noise:
             parts.append(f"noise {self.noise:g}")
+        if self.lr is not None:
+            parts.append(f"lr {self.lr:g}")
+            parts += [
+                f"{name.replace('_', ' ')} {value:g}"
+                for name in ("momentum", "weight_decay", *LOCAL)
+                if (value := getattr(self, name))
+            ]
         if self.effort not in {0.0, 1.0}:
             parts.append(f"effort {self.effort:g}")
         return " ".join(parts)

@@ -68,7 +68,7 @@ def to_parquet(rows: Sequence[Finished]) -> bytes:
         "float": pa.float64(),
         "tuple[float, float]": pa.list_(pa.float64()),
         "tuple[int, ...]": pa.list_(pa.int64()),
-        "Samples": pa.string(),
+        "bool": pa.bool_(),
     }
     declared = {
         item.name: kinds[str(item.type).removesuffix(" | None")]

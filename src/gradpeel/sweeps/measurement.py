@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
+from gradpeel.attacker import Attacker
 from gradpeel.audit import Audit, audit
 from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.networks import mlp
@@ -121,7 +121,7 @@ def measure(cell: Cell, dataset: Dataset) -> tuple[Measurement, float]:
     batch = draw_batch(
         dataset,
         cell.batch_size,
-        shuffle=cell.samples == "drawn",
+        shuffle=cell.shuffle,
         rng=np.random.default_rng([cell.seed, 1]),
     )
     options = cell.options
@@ -137,10 +137,8 @@ def measure(cell: Cell, dataset: Dataset) -> tuple[Measurement, float]:
         model,
         batch.x,
         batch.y,
-        design=options.build(batch.auxiliary),
+        client=cell.client,
+        attacker=Attacker(options.build(batch.auxiliary), effort=cell.effort),
         seed=cell.seed,
-        dtype=getattr(torch, cell.dtype),
-        noise=cell.noise,
-        effort=cell.effort,
     )
     return Measurement.of(found), found.seconds

@@ -1,8 +1,8 @@
 r"""A plan: which audits a sweep runs.
 
-It names data sets, designs, weight constructions, batch sizes, widths, tails, dtypes, noise, effort
-and seeds; the cells are all their combinations. Mistakes in a plan are found when it is made or, if
-the data is needed to find them, before the first cell runs.
+It names data sets, designs, weight constructions, batch sizes, widths of the target, tails, dtypes,
+noise, local training, effort and seeds; the cells are all their combinations. Mistakes in a plan
+are found when it is made or, if the data is needed to find them, before the first cell runs.
 
 Example:
     >>> plan = Plan(datasets=["digits"], designs=["passive", "soliton-data"], batch_sizes=[64, 128])
@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 from gradpeel.datasets import Dataset
 from gradpeel.designs import (
@@ -31,12 +31,14 @@ from gradpeel.designs import (
     WeightsName,
 )
 from gradpeel.errors import GradpeelError, InputError
-from gradpeel.sweeps.cell import Cell, Samples
+from gradpeel.sweeps.cell import Cell
+from gradpeel.training import LocalTraining
 from gradpeel.update import DTYPES
 
 __all__ = ["Plan", "Source"]
 
 MOST_CELLS = 1_000_000
+LOCAL_KEYS = ("local_steps", "local_epochs", "local_batch_sizes")
 DTYPE_NAMES = tuple(str(dtype).removeprefix("torch.") for dtype in DTYPES)
 
 
@@ -56,15 +58,22 @@ class Plan:
         designs: how the server sets the target: passive, trap-weights, soliton-free, soliton-data.
         weights: weight constructions of the active designs; passive has none and runs once.
         batch_sizes: samples in the client's batch.
-        widths: neurons of the target.
+        neurons: widths of the target.
         tails: what follows the target, each a list of widths of further hidden layers.
         dtypes: the dtypes in which the client computes.
         noises: standard deviations of noise on the update, relative to each gradient's own.
+        lrs: learning rates of local training; 0 for none, the gradient of one batch (FedSGD).
+        local_steps: numbers of local steps.
+        local_epochs: how often the client goes through its data, instead of numbers of steps; once
+            if neither is given.
+        local_batch_sizes: samples per local step; all of them if not given.
         efforts: how long the row cascade searches for samples that no neuron isolates; 0 for
             peeling alone.
         seeds: one audit for each; a number n stands for 0..n-1.
-        samples: "drawn": the seed also draws which samples form the batch; "first": they are the
+        shuffle: whether the seed also draws which samples form the batch; otherwise they are the
             first training samples, as in the paper's script.
+        momentum: of local training.
+        weight_decay: of local training.
         init: initialisation of the network with passive: "paper" or "torch".
         scale: factor on positive weights with trap-weights.
         soliton: (c, delta) of the soliton designs.
@@ -79,13 +88,19 @@ class Plan:
     designs: Sequence[str]
     batch_sizes: Sequence[int]
     weights: Sequence[str] = ("independent",)
-    widths: Sequence[int] = (1000,)
+    neurons: Sequence[int] = (1000,)
     tails: Sequence[Sequence[int]] = ((),)
     dtypes: Sequence[str] = ("float64",)
     noises: Sequence[float] = (0.0,)
+    lrs: Sequence[float] = (0.0,)
+    local_steps: Sequence[int] | None = None
+    local_epochs: Sequence[int] | None = None
+    local_batch_sizes: Sequence[int] | None = None
     efforts: Sequence[float] = (0.0,)
     seeds: int | Sequence[int] = 1
-    samples: Samples = "drawn"
+    shuffle: bool = True
+    momentum: float = 0.0
+    weight_decay: float = 0.0
     init: str = "paper"
     scale: float = 0.99
     soliton: Sequence[float] = (0.05, 0.4)
@@ -98,14 +113,16 @@ class Plan:
         self._set("weights", self._texts("weights", tuple(WeightsName)))
         self._set("dtypes", self._texts("dtypes", DTYPE_NAMES))
         self._set("batch_sizes", self._list("batch_sizes", _is_positive, "positive integers"))
-        self._set("widths", self._list("widths", _is_positive, "positive integers"))
+        self._set("neurons", self._list("neurons", _is_positive, "positive integers"))
         rule = "lists of positive integers, such as [[], [256, 128]]"
         self._set("tails", tuple(tuple(tail) for tail in self._list("tails", _is_tail, rule)))
-        for key in ("noises", "efforts"):
+        for key in ("noises", "lrs", "efforts"):
             self._set(key, self._list(key, _is_size, "finite numbers of at least 0"))
         self._set("seeds", self._spelt_out_seeds())
+        self._check_local_training()
         self._check_size()
-        self._one_of("samples", get_args(Samples))
+        if not isinstance(self.shuffle, bool):
+            raise self.blame("shuffle", self.shuffle, "expected true or false")
         self._one_of("init", tuple(InitName))
         self._check_design_settings()
         if self.image_size is not None and not _is_positive(self.image_size):
@@ -121,18 +138,20 @@ class Plan:
                 tail=tuple(tail),
                 dtype=dtype,
                 noise=float(noise) + 0.0,  # -0.0 is no other noise than 0.0
+                **local,
                 effort=float(effort) + 0.0,
                 batch_size=size,
-                samples=self.samples,
+                shuffle=self.shuffle,
                 seed=seed,
             )
-            for dataset, options, neurons, tail, dtype, noise, effort, size, seed in product(
+            for dataset, options, neurons, tail, dtype, noise, local, effort, size, seed in product(
                 self.datasets,
                 self._options(),
-                self.widths,
+                self.neurons,
                 self.tails,
                 self.dtypes,
                 self.noises,
+                self._local_trainings(),
                 self.efforts,
                 self.batch_sizes,
                 self.seeds,  # type: ignore[arg-type]
@@ -176,6 +195,40 @@ class Plan:
                     soliton=None if is_trap else (float(c), float(delta)),
                 )
 
+    def _local_trainings(self) -> list[dict[str, Any]]:
+        """Settings of local training; without a learning rate there is one, with none."""
+        found: list[dict[str, Any]] = []
+        if any(lr == 0 for lr in self.lrs):
+            found.append({})
+        rates = [float(lr) for lr in self.lrs if lr]
+        times: list[tuple[str, int | None]] = [("local_steps", n) for n in self.local_steps or ()]
+        times += [("local_epochs", n) for n in self.local_epochs or ()]
+        sizes = self.local_batch_sizes or (None,)
+        for lr, (name, count), size in product(rates, times or [("local_epochs", None)], sizes):
+            more = {"momentum": float(self.momentum), "weight_decay": float(self.weight_decay)}
+            found.append({"lr": lr, **more, name: count, "local_batch_size": size})
+        return found
+
+    def _check_local_training(self) -> None:
+        for key in LOCAL_KEYS:
+            if getattr(self, key) is not None:
+                self._set(key, self._list(key, _is_positive, "positive integers"))
+        if self.local_steps is not None and self.local_epochs is not None:
+            rule = "expected only one of local_steps and local_epochs"
+            raise self.blame("local_epochs", self.local_epochs, rule)
+        for key in (*LOCAL_KEYS, "momentum", "weight_decay"):
+            if getattr(self, key) and not any(self.lrs):
+                rule = "only a client with a learning rate (lrs) trains locally"
+                raise self.blame(key, getattr(self, key), rule)
+        for key, rule in (
+            ("momentum", "expected a number from 0 to below 1"),
+            ("weight_decay", "expected a number of at least 0"),
+        ):
+            try:
+                LocalTraining(None, **{key: getattr(self, key)})
+            except InputError:
+                raise self.blame(key, getattr(self, key), rule) from None
+
     def _spelt_out_seeds(self) -> tuple[int, ...]:
         if _is_positive(self.seeds) and self.seeds <= MOST_CELLS:  # type: ignore[operator]
             return tuple(range(int(self.seeds)))  # type: ignore[arg-type]
@@ -183,9 +236,10 @@ class Plan:
 
     def _check_size(self) -> None:
         """Refuse a grid that nobody will wait for, before it is spelt out."""
-        grid = (self.datasets, self.designs, self.weights, self.batch_sizes, self.widths)
-        more = (self.tails, self.dtypes, self.noises, self.efforts, self.seeds)
-        size = math.prod(map(len, (*grid, *more)))  # type: ignore[arg-type]
+        grid = (self.datasets, self.designs, self.weights, self.batch_sizes, self.neurons)
+        more = (self.tails, self.dtypes, self.noises, self.lrs, self.efforts, self.seeds)
+        local = [getattr(self, key) or (None,) for key in LOCAL_KEYS]
+        size = math.prod(map(len, (*grid, *more, *local)))  # type: ignore[arg-type]
         if size > MOST_CELLS:
             rule = f"the grid has {size} cells: expected at most {MOST_CELLS}"
             raise self.blame("seeds", len(self.seeds), rule)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from torch import nn
 
+from gradpeel.attacker import Attacker
 from gradpeel.audit import Audit, audit
 from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.datasets.standard import STANDARD
@@ -35,7 +36,7 @@ def audited(dataset: Dataset, design: Design, *, batch_size: int, neurons: int, 
     """
     batch = draw_batch(dataset, batch_size)
     model = _network(dataset, neurons, seed)
-    return audit(model, batch.x, batch.y, design=design, seed=seed, effort=0.0)
+    return audit(model, batch.x, batch.y, attacker=Attacker(design, effort=0.0), seed=seed)
 
 
 def exposed(

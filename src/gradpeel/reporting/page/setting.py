@@ -29,7 +29,7 @@ def setting_of(audit: Audit) -> list[tuple[str, str]]:
         ("First layer", weights(audit) if kept else f"{origin}, {weights(audit)}"),
         ("Batch size", f"{audit.score.batch_size:,}"),
         ("Data type", str(audit.update.dtype).removeprefix("torch.")),
-        ("Noise", f"{audit.noise:.2g}" if audit.noise else "none"),
+        ("Noise", f"{audit.client.noise:.2g}" if audit.client.noise else "none"),
         ("Seed", str(audit.seed)),
     ]
 

@@ -129,7 +129,7 @@ def _advice(audit: Audit) -> list[str]:
         advice.append(
             "Test a server that shapes the first layer: gradpeel audit --design soliton-data."
         )
-    if not audit.noise:
+    if not audit.client.noise:
         advice.append(
             "Measure a defence before you rely on it: noise (--noise), other batch sizes, other "
             "layer widths."
