@@ -13,6 +13,7 @@ from rich.console import Console
 
 from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
 from gradpeel.cli.loss_options import LossOptions, ReductionName
+from gradpeel.cli.model_files import load_model
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
@@ -112,7 +113,7 @@ def peel_command(
         from gradpeel.decoder import peel  # noqa: PLC0415
         from gradpeel.update import load_update  # noqa: PLC0415
 
-        network = _load_model(model)
+        network = load_model(model)
         features, classes = _ends(network)
         if sample_shape is not None and math.prod(sample_shape) != features:
             raise InputError(f"shape={shape}: expected {features} values in all, as the model has")
@@ -145,17 +146,6 @@ def peel_command(
     if samples is not None:
         note = "recovered samples are personal data, and only you can read them"
         typer.echo(f"wrote {samples / 'samples.npz'}: {note}", err=True)
-
-
-def _load_model(path: Path) -> nn.Sequential:
-    from gradpeel.networks import mlp_from_state  # noqa: PLC0415
-    from gradpeel.update import load_tensors  # noqa: PLC0415
-
-    state, _ = load_tensors(path)
-    try:
-        return mlp_from_state(state)
-    except InputError as error:
-        raise InputError(f"{path}: not a multilayer perceptron: {error}") from None
 
 
 def _ends(model: nn.Sequential) -> tuple[int, int]:

@@ -29,13 +29,14 @@ from gradpeel.checks import as_batch, as_tensor, check_module, is_number
 from gradpeel.decoder.inputs import check_belongs
 from gradpeel.errors import InputError
 from gradpeel.exposure import copies_of
-from gradpeel.losses import CrossEntropy, Loss, check_loss
-from gradpeel.membership.null import Null
+from gradpeel.losses import CrossEntropy
+from gradpeel.membership.null import LEAST, Null
 from gradpeel.membership.silence import confirm
 from gradpeel.membership.span import Place, RowSpan, find_span
 from gradpeel.membership.trace import path, sensitivities
 from gradpeel.rounding import rounding_of
 from gradpeel.target import Target, split
+from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.update import Update
 
 __all__ = ["VERDICTS", "Membership", "Verdict", "contains"]
@@ -152,7 +153,7 @@ def contains(
     labels: Tensor | None = None,
     non_members: Tensor | None = None,
     max_false_positive_rate: float = 1e-3,
-    loss: Loss | None = CrossEntropy(),  # noqa: B008 -- immutable
+    loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
 ) -> Membership:
     """Tell which records took part in the training round behind an update.
 
@@ -180,7 +181,7 @@ def contains(
     if not isinstance(update, Update):
         raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
     check_module(model)
-    check_loss(loss, may_be_unknown=True)
+    known_loss = as_loss(loss, reduction=update.reduction, may_be_unknown=True)
     limit = max_false_positive_rate
     if not (is_number(limit) and 0 < limit < 1):
         raise InputError(f"max_false_positive_rate={limit!r}: expected a number between 0 and 1")
@@ -194,7 +195,7 @@ def contains(
     span, scale = _span(target, update)
     way = path(model, target, update)
     place = _place(span, scale, rows, update)
-    visible = _visible(span, place, scale, rows, update, sensitivities(way, rows, labels, loss))
+    visible = _visible(span, place, scale, rows, update, sensitivities(way, rows, labels, known_loss))
 
     outside = None
     if non_members is not None:
@@ -216,7 +217,7 @@ def contains(
         errors=place.errors,
         verdicts=tuple(verdict for verdict, _ in judged),
         reasons=tuple(reason for _, reason in judged),
-        chances=null.chances.where(~called | certain, 0.0),
+        chances=null.chances.where(~called | certain, LEAST),
         rank=span.rank,
         non_members=0 if outside is None else len(outside.distances),
         false_positives=null.false_positives,
@@ -366,7 +367,8 @@ def _calibrate(
     elif update.batch_size == span.rank:
         # Outside the span a record would have no less than in the weakest part of it.
         weakest = place.along[:, -max(1, span.rank // _WEAKEST) :].square().mean(1).sqrt()
-        chances = (demanded / weakest.clamp(min=torch.finfo(weakest.dtype).tiny)).clamp(max=1.0)
+        chances = (demanded / weakest.clamp(min=torch.finfo(weakest.dtype).tiny))
+        chances = chances.clamp(min=LEAST, max=1.0)
     else:
         return nobody("nothing shows how far others lie: give records that were not in")
     dependent = _dependent(place, near, copies_of(rows))

@@ -9,7 +9,7 @@ estimate it, k = 1, a density that does not vanish towards the span.
 Example:
     >>> null = Null.of(torch.linspace(0.1, 0.5, 41))
     >>> [f"{null.chance(distance):.0e}" for distance in (0.3, 0.05, 1e-6)]
-    ['5e-01', '3e-03', '1e-20']
+    ['5e-01', '3e-03', '1e-06']
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Null"]
+__all__ = ["LEAST", "Null"]
 
 _ENOUGH = 20
 """With fewer records nothing is known of the shape of the tail."""
@@ -29,6 +29,9 @@ _TAIL = 0.1
 """The tail is fitted to this share of the records, the closest ones."""
 
 _STEEPEST = 16.0
+
+LEAST = 1e-6
+"""No chance is called smaller: nobody has looked at more records than that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,5 +70,5 @@ class Null:
             return (closer + 1) / (count + 1)
         at_start = (int((self.distances <= self.start).sum()) + 1) / (count + 1)
         if distance <= 0 or self.start <= 0:
-            return 0.0 if self.start > 0 else at_start
-        return at_start * math.exp(self.power * math.log(distance / self.start))
+            return LEAST if self.start > 0 else at_start
+        return max(LEAST, at_start * math.exp(self.power * math.log(distance / self.start)))
