@@ -274,14 +274,19 @@ def measure(cell: Cell, data_dir: Path) -> Row:
 def _model(cell: Cell, setting: Setting, auxiliary: Tensor, classes: int, size: int) -> nn.Module:
     """The network that the client receives."""
     rng = np.random.default_rng([cell.seed, 0])
-    init = "torch" if cell.server == UNTOUCHED else "paper"
     model: nn.Module = mlp(
-        auxiliary.shape[1], classes, (cell.neurons,), rng=rng, init="torch" if init == "torch" else "paper"
+        auxiliary.shape[1],
+        classes,
+        (cell.neurons,),
+        rng=rng,
+        init="torch" if cell.server == UNTOUCHED else "paper",
     )
     if cell.server != UNTOUCHED:
         target = split(model)
-        layer = PAPER_METHODS[cell.server].build(auxiliary).shape(
-            Layer(target.weight, target.bias), batch_size=size, rng=rng, front=target.front
+        layer = (
+            PAPER_METHODS[cell.server]
+            .build(auxiliary)
+            .shape(Layer(target.weight, target.bias), batch_size=size, rng=rng, front=target.front)
         )
         model = with_first_layer(model, target, layer.weight, layer.bias)
     if setting.head != 1.0:

@@ -29,7 +29,9 @@ def ulps(weights: Tensor, dtype: torch.dtype) -> Tensor:
     """Spacing of the numbers of a dtype at the size of each weight, float64."""
     limits = torch.finfo(dtype)
     _, exponents = torch.frexp(weights.double())  # |w| = m 2^e with m from 0.5 to below 1
-    spacing = torch.ldexp(torch.full_like(exponents, limits.eps, dtype=torch.float64), exponents - 1)
+    spacing = torch.ldexp(
+        torch.full_like(exponents, limits.eps, dtype=torch.float64), exponents - 1
+    )
     return torch.where(weights == 0, 0.0, spacing).clamp(min=limits.smallest_normal * limits.eps)
 
 

@@ -43,6 +43,8 @@ def confirm(span: RowSpan, targets: Sequence[Target], rows: Tensor) -> Tensor:
     Returns:
         (n,) mask; False where it cannot be told.
     """
+    if not len(rows) or not span.rank:
+        return torch.zeros(len(rows), dtype=torch.bool)
     live = span.noise > 0
     basis = span.columns[live]
     found = torch.zeros(len(rows), dtype=torch.bool)

@@ -58,7 +58,8 @@ class Place:
 
     Attributes:
         distances: (n,) distance of each record from the span, relative to its own norm.
-        errors: (n,) the distance that the update's errors would put it at if it were in the span.
+        errors: (n,) the distance that the update's errors would put it at if it were in the span;
+            1 where nothing can be told.
         along: (n, rank) the records along the directions of the span, relative to their norms.
     """
 
@@ -116,6 +117,8 @@ class RowSpan:
         weights = (along / self.strengths).norm(dim=1) * self.left_over
         computed = 4 * torch.finfo(records.dtype).eps * math.sqrt(max(self.rank, 1))
         errors = torch.hypot(weights / size, torch.full_like(size, computed))
+        if self.is_full or not self.rank:
+            errors = torch.ones_like(size)
         return Place(outside.norm(dim=1) / size, errors, along / size[:, None])
 
 
@@ -155,7 +158,9 @@ def find_span(
         there = triangle.T
     variance = expected
     for _ in range(_PASSES):
-        left, values, right = torch.linalg.svd(there / variance.sqrt()[:, None], full_matrices=False)
+        left, values, right = torch.linalg.svd(
+            there / variance.sqrt()[:, None], full_matrices=False
+        )
         rank, is_full = _rank(values, len(there), used, prior=is_measure and variance is expected)
         if is_full:
             break
@@ -219,12 +224,17 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
     # Directions in which there is nothing, not even noise, as features that depend on others leave
     # them; where noise is as faint as what is computed here, they count as noise.
     alive = int((values > computed).sum()) if floor > 10 * computed else most
+    rank = int((values > floor).sum())
+    if prior and rank < alive and _stands_clear(values, rank, floor):
+        return rank, False
     at = torch.arange(max(0, alive - _FEWEST))
     # The singular values of noise lie close together (Marchenko and Pastur): the largest is a known
     # multiple of the median. Those of real data have long tails.
     more, less = (count - at).double(), (width - at).double()
     more, less = torch.maximum(more, less), torch.minimum(more, less)
-    bulk = values.clamp(min=floor / _ABOVE_PRIOR)[at + (alive - at) // 2] * (1 + (less / more).sqrt())
+    bulk = values.clamp(min=floor / _ABOVE_PRIOR)[at + (alive - at) // 2] * (
+        1 + (less / more).sqrt()
+    )
     bulk = bulk / (1 - 0.35 * less / more).sqrt()
     stands_out = (values[: len(at)] > floor) & (values[: len(at)] > _ABOVE_BULK * bulk)
     rank = int(stands_out.nonzero().max()) + 1 if bool(stands_out.any()) else 0
@@ -238,6 +248,11 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
         if float(steps.max()) > _CLIFF:
             rank = low + int(steps.argmax())
     return rank, False
+
+
+def _stands_clear(values: Tensor, rank: int, floor: float) -> bool:
+    """Whether no value is anywhere near the floor, on its upper side."""
+    return not rank or float(values[rank - 1]) > _CLIFF * floor
 
 
 def _measured(

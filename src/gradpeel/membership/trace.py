@@ -23,7 +23,7 @@ from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.target import Target, split
 from gradpeel.update import Update
 
-__all__ = ["path", "sensitivities"]
+__all__ = ["path", "sensitivities", "strongest"]
 
 _POINTS = 6
 """Points of the way at which a training is looked at, both ends included."""
@@ -52,7 +52,10 @@ def path(model: nn.Module, target: Target, update: Update) -> list[Target]:
 
 
 def sensitivities(
-    targets: Sequence[Target], rows: Tensor, labels: Tensor | None, loss: Loss | None
+    targets: Sequence[Target],
+    rows: Tensor,
+    labels: Tensor | None,
+    loss: Loss | None,
 ) -> Tensor:
     """The least gradient of one record's loss by the target's pre-activations, anywhere on the way.
 
@@ -71,7 +74,22 @@ def sensitivities(
     return torch.stack(found)[sizes.argmin(0), torch.arange(len(rows))]
 
 
-def _at(target: Target, rows: Tensor, labels: Tensor | None, loss: Loss | None) -> Tensor:
+def strongest(target: Target, rows: Tensor, loss: Loss | None) -> float:
+    """The largest sensitivity of any of the records, with the label that the network least expects.
+
+    It gives the scale of an update, which clipping and learning rates change.
+    """
+    return float(_at(target, rows, None, loss, expected=False).norm(dim=1).max())
+
+
+def _at(
+    target: Target,
+    rows: Tensor,
+    labels: Tensor | None,
+    loss: Loss | None,
+    *,
+    expected: bool = True,
+) -> Tensor:
     z = target.pre_activations(rows)
     if loss is None or target.tail.unknown is not None:
         return (z > 0).double()
@@ -80,7 +98,8 @@ def _at(target: Target, rows: Tensor, labels: Tensor | None, loss: Loss | None) 
     with torch.enable_grad():
         z.requires_grad_()
         outputs = target.tail(z.relu())
-        y = outputs.argmax(1) if labels is None else labels
+        guess = outputs.argmax(1) if expected else outputs.argmin(1)
+        y = guess if labels is None else labels
         loss.check(outputs, y)
         found: Tensor = torch.autograd.grad(loss.total(outputs, y), z)[0]
     return found.double()

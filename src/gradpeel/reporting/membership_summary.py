@@ -48,7 +48,7 @@ def membership_summary(found: Membership) -> RenderableType:
 
 
 def _verdict(found: Membership) -> Text:
-    inside, outside, unknown = (found.count(verdict) for verdict in ("in", "out", "unknown"))
+    inside, outside, unknown = found.count("in"), found.count("out"), found.count("unknown")
     records = counted(len(found), "record")
     if unknown == len(found):
         return Text(f"The update cannot tell which of {records} took part.", style="bold yellow")
@@ -59,8 +59,10 @@ def _verdict(found: Membership) -> Text:
 
 def _rows(found: Membership) -> list[tuple[str, str]]:
     rows = [("Independent samples", f"{found.rank:,} can be seen in the update")]
-    for verdict, name in (("in", "Distances, in"), ("out", "Distances, out")):
-        mask = found.mask(verdict)
+    for mask, name in (
+        (found.mask("in"), "Distances, in"),
+        (found.mask("out"), "Distances, out"),
+    ):
         if bool(mask.any()):
             low, high = float(found.distances[mask].min()), float(found.distances[mask].max())
             rows.append((name, f"{scientific(low)} to {scientific(high)} of the record's norm"))
