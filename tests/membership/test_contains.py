@@ -10,12 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import default_model
 from torch import Tensor, nn
 
 import gradpeel as gp
 from gradpeel.datasets import load
 from gradpeel.errors import InputError
+from support import default_model
 
 
 def draw(count: int, features: int, *, seed: int = 0) -> Tensor:
@@ -77,9 +77,9 @@ def test_everybody_is_recognised(client: gp.Client, dtype: torch.dtype) -> None:
     double=st.booleans(),
     seed=st.integers(0, 5),
 )
-@settings(max_examples=60)
+@settings(max_examples=150)
 def test_no_verdict_is_ever_wrong(
-    batch: int, features: int, neurons: int, steps: int | None, double: bool, seed: int
+    *, batch: int, features: int, neurons: int, steps: int | None, double: bool, seed: int
 ) -> None:
     client = gp.Client() if steps is None else gp.Client(lr=0.1, local_steps=steps)
     dtype = torch.float64 if double else torch.float32
@@ -87,8 +87,8 @@ def test_no_verdict_is_ever_wrong(
         batch, features=features, neurons=neurons, client=client, dtype=dtype, seed=seed, others=40
     )
     assert wrong(found, batch) == 0
-    if batch >= min(neurons, features + 1):
-        assert "in" not in found.verdicts
+    if found.rank >= min(neurons, features + 1):
+        assert set(found.verdicts) == {"unknown"}
 
 
 @pytest.mark.parametrize("noise", [1e-6, 1e-4, 1e-2, 1.0])
@@ -171,7 +171,7 @@ def test_one_hot_rows_need_a_second_witness() -> None:
 def test_a_record_that_leaves_no_trace_is_not_called_out() -> None:
     model, x = default_model(60, 150, 4), draw(40, 60)
     with torch.no_grad():
-        model[0].weight[:, 0] = -0.1
+        model.get_parameter("0.weight")[:, 0] = -0.1
     silent = torch.zeros(1, 60)
     silent[:, 0] = 100.0
     update = gp.local_update(model, torch.cat([x[:24], silent]), labels(25))
@@ -183,7 +183,7 @@ def test_a_record_that_leaves_no_trace_is_not_called_out() -> None:
 def test_a_record_that_the_network_is_certain_of_is_not_called_out() -> None:
     model, x = default_model(60, 150, 4), draw(40, 60)
     with torch.no_grad():
-        model[2].weight.mul_(1e4)
+        model.get_parameter("2.weight").mul_(1e4)
     sure = model(x).argmax(1)
     update = gp.local_update(model, x[:24], (sure[:24] + torch.arange(24) % 2) % 4)
     found = gp.contains(model, update, x)
@@ -205,7 +205,7 @@ def test_near_copies_are_told_apart_down_to_the_error(change: float, verdict: st
 
 def test_copies_share_a_verdict_and_a_front_is_applied() -> None:
     net = default_model(48, 150, 4)
-    model = nn.Sequential(gp.Normalise([0.5, 0.2, 0.1], 0.3), nn.Flatten(), *net)
+    model = nn.Sequential(gp.Normalise([0.5, 0.2, 0.1], 0.3), nn.Flatten(), net)
     x = draw(80, 48).reshape(80, 3, 4, 4)
     x[1] = x[0]
     update = gp.local_update(model, x[:16], labels(16))

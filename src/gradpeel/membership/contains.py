@@ -170,6 +170,8 @@ def contains(
         labels = as_tensor("labels", labels)
         if len(labels) != len(rows):
             raise InputError(f"labels: {len(labels)} for {len(rows)} records: expected one each")
+        if known_loss is not None and target.tail.unknown is None:
+            known_loss.check(target.tail(target.pre_activations(rows).relu()), labels)
     whole = UpdateSpan.of(target, update)
     span, place = whole.span, whole.place(rows)
     way = path(model, target, update)

@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -69,7 +70,7 @@ class UpdateSpan:
             scale = max(1.0, _ratio(of_bias.norm(), absolute.norm()))
         relative = float(torch.finfo(update.dtype).eps)
         first = find_span(torch.cat([weight, bias[:, None] / scale], 1), relative, absolute)
-        if not first.is_full and first.gap >= _CLEAN:
+        if not first.is_full and (first.as_expected or first.gap >= _CLEAN):
             return cls(update, first, scale, size)
         # Noise that somebody added is as large at one neuron as at another.
         spread = weight.std(correction=0)
@@ -93,7 +94,7 @@ class UpdateSpan:
         return replace(place, errors=torch.hypot(place.errors, rounding))
 
     def would_show(
-        self, rows: Tensor, place: Place, sensitivities: Tensor, *, strongest: float
+        self, rows: Tensor, place: Place, sensitivities: Iterable[Tensor], *, strongest: float
     ) -> Tensor:
         """Tell whose trace would stand above the noise, had they taken part.
 
@@ -105,7 +106,8 @@ class UpdateSpan:
         Args:
             rows: (n, features) the records.
             place: where they are.
-            sensitivities: (n, neurons) gradient of each one's loss by the pre-activations.
+            sensitivities: (n, neurons) gradient of each one's loss by the pre-activations, for
+                every label that it may have.
             strongest: size of the sensitivities of a sample that is far from being learned.
 
         Returns:
@@ -114,25 +116,31 @@ class UpdateSpan:
         span, update = self.span, self.update
         if update.batch_size == span.rank and span.gap >= _APART:
             return torch.ones(len(rows), dtype=torch.bool)
+        nobody = torch.zeros(len(rows), dtype=torch.bool)
         if span.gap < _CLEAN or not strongest:
-            return torch.zeros(len(rows), dtype=torch.bool)
+            return nobody
+        is_gradient = update.training is None or update.training.is_one_step
+        if not is_gradient and (update.batch_size or 0) > span.rank:
+            # Nobody knows the way a training took. That samples are missing from its end says more
+            # than what would be expected of one of them.
+            return nobody
         # The bias gradient is the sum of all sensitivities. Its size tells what one of them weighs,
         # whatever the update was multiplied by.
         samples = max(update.batch_size or 0, span.rank)
         weight = self.bias_size / (math.sqrt(samples) * strongest)
+        size = torch.hypot(rows.cpu().double().norm(dim=1), torch.tensor(1 / self.scale))
+        beyond = torch.stack([self._beyond(weight * c.cpu()) for c in sensitivities]).amin(0)
+        least = _VISIBLE if is_gradient else _VISIBLE_ON_THE_WAY
+        return beyond * place.distances * size > least * span.edge
+
+    def _beyond(self, sensitivities: Tensor) -> Tensor:
+        """(n,) how much of (n, neurons) sensitivities nobody else's could have made up."""
+        span = self.span
         noise = torch.where(span.noise > 0, span.noise, torch.inf)
-        c = weight * sensitivities.cpu() / noise
+        c = sensitivities / noise
         free = (1 - span.columns.square().sum(1)).clamp(min=0.0)
         beyond = (c - (c @ span.columns) @ span.columns.T).norm(dim=1)
-        beyond = torch.minimum(beyond, (c.square() @ free).sqrt())
-        size = torch.hypot(rows.cpu().double().norm(dim=1), torch.tensor(1 / self.scale))
-        strength = beyond * place.distances * size
-        if update.training is None or update.training.is_one_step:
-            return strength > _VISIBLE * span.edge
-        # Nobody knows the way a training took. That samples are missing from its end says more
-        # than what would be expected of one of them.
-        missing = update.batch_size is not None and update.batch_size > span.rank
-        return (strength > _VISIBLE_ON_THE_WAY * span.edge) & (not missing)
+        return torch.minimum(beyond, (c.square() @ free).sqrt())
 
 
 def _ratio(one: Tensor, other: Tensor) -> float:

@@ -80,6 +80,7 @@ class RowSpan:
         noise: (neurons,) standard deviation of the noise on an entry of each neuron.
         left_over: norm of the noise outside the span that a unit combination of neurons has.
         edge: the strongest direction of the noise, in units of `strengths`.
+        as_expected: whether the noise is no larger than roundings are expected to be.
         is_full: whether the samples fill all there is, so that every record lies in the span.
     """
 
@@ -89,6 +90,7 @@ class RowSpan:
     noise: Tensor
     left_over: float
     edge: float
+    as_expected: bool
     is_full: bool
 
     @property
@@ -156,14 +158,17 @@ def find_span(
     if there.shape[1] > len(there):
         turn, triangle = torch.linalg.qr(there.T)
         there = triangle.T
-    variance = expected
+    variance, as_expected = expected, False
     for _ in range(_PASSES):
         left, values, right = torch.linalg.svd(
             there / variance.sqrt()[:, None], full_matrices=False
         )
-        rank, is_full = _rank(values, len(there), used, prior=is_measure and variance is expected)
+        first = variance is expected
+        rank, is_full = _rank(values, len(there), used, prior=is_measure and first)
         if is_full:
             break
+        if is_measure and first:
+            as_expected = float(values[rank:].median()) <= _floor(len(there), used)
         kept = left[:, :rank] * values[:rank]
         rest = there / variance.sqrt()[:, None] - kept @ right[:rank]
         measured = _measured(rest, left[:, :rank], variance, size, used - rank)
@@ -189,6 +194,7 @@ def find_span(
         noise=noise,
         left_over=math.sqrt(left_over),
         edge=edge,
+        as_expected=as_expected,
         is_full=is_full,
     )
 
@@ -202,6 +208,7 @@ def _empty(rows: Tensor) -> RowSpan:
         noise=rows.new_zeros(len(rows)),
         left_over=0.0,
         edge=0.0,
+        as_expected=True,
         is_full=False,
     )
 
@@ -220,7 +227,7 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
     computed = torch.finfo(values.dtype).eps * float(values[0]) * math.sqrt(max(count, width))
     floor = computed
     if prior:
-        floor = max(floor, _ABOVE_PRIOR * (math.sqrt(count) + math.sqrt(width)))
+        floor = max(floor, _floor(count, width))
     # Directions in which there is nothing, not even noise, as features that depend on others leave
     # them; where noise is as faint as what is computed here, they count as noise.
     alive = int((values > computed).sum()) if floor > 10 * computed else most
@@ -248,6 +255,11 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
         if float(steps.max()) > _CLIFF:
             rank = low + int(steps.argmax())
     return rank, False
+
+
+def _floor(count: int, width: int) -> float:
+    """Singular values of roundings as large as expected are no larger than this."""
+    return _ABOVE_PRIOR * (math.sqrt(count) + math.sqrt(width))
 
 
 def _stands_clear(values: Tensor, rank: int, floor: float) -> bool:

@@ -1,20 +1,20 @@
 """How strong a trace a record would leave in an update if it took part.
 
 A record that fires no neuron leaves none, and neither does one that the network already classifies
-with certainty: its gradient is zero. That such a record is absent cannot be told. With its label
-unknown it is assumed to be the one that the network predicts, which leaves the faintest trace.
+with certainty: its gradient is zero. That such a record is absent cannot be told. While its label
+is unknown, it has the one that would hide it best.
 
 Example:
     >>> _ = torch.manual_seed(0)
     >>> target = split(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
-    >>> sensitivities([target], torch.ones(2, 4), None, CrossEntropy()).shape
-    torch.Size([2, 8])
+    >>> [tuple(c.shape) for c in sensitivities([target], torch.ones(2, 4), None, CrossEntropy())]
+    [(2, 8), (2, 8), (2, 8)]
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ __all__ = ["path", "sensitivities", "strongest"]
 
 _POINTS = 6
 """Points of the way at which a training is looked at, both ends included."""
+
+_MOST_LABELS = 10
 
 
 def path(model: nn.Module, target: Target, update: Update) -> list[Target]:
@@ -52,11 +54,8 @@ def path(model: nn.Module, target: Target, update: Update) -> list[Target]:
 
 
 def sensitivities(
-    targets: Sequence[Target],
-    rows: Tensor,
-    labels: Tensor | None,
-    loss: Loss | None,
-) -> Tensor:
+    targets: Sequence[Target], rows: Tensor, labels: Tensor | None, loss: Loss | None
+) -> Iterator[Tensor]:
     """The least gradient of one record's loss by the target's pre-activations, anywhere on the way.
 
     Args:
@@ -65,13 +64,14 @@ def sensitivities(
         labels: (n,) labels, or (n, outputs) targets, if they are known.
         loss: what the client minimises, if it is known.
 
-    Returns:
-        (n, neurons) float64. Where the tail, the loss or its targets are unknown: 1 where the
-        record fires.
+    Yields:
+        (n, neurons) float64, one for every label that a record might have, the expected one first.
+        Where the tail, the loss or its targets are unknown: 1 where the record fires.
     """
-    found = [_at(target, rows, labels, loss) for target in targets]
-    sizes = torch.stack([c.norm(dim=1) for c in found])
-    return torch.stack(found)[sizes.argmin(0), torch.arange(len(rows))]
+    for guess in range(1 if labels is not None else _labels(targets[0], rows, loss)):
+        found = [_at(target, rows, labels, loss, guess) for target in targets]
+        sizes = torch.stack([c.norm(dim=1) for c in found])
+        yield torch.stack(found)[sizes.argmin(0), torch.arange(len(rows))]
 
 
 def strongest(target: Target, rows: Tensor, loss: Loss | None) -> float:
@@ -79,16 +79,19 @@ def strongest(target: Target, rows: Tensor, loss: Loss | None) -> float:
 
     It gives the scale of an update, which clipping and learning rates change.
     """
-    return float(_at(target, rows, None, loss, expected=False).norm(dim=1).max())
+    return float(_at(target, rows, None, loss, -1).norm(dim=1).max())
+
+
+def _labels(target: Target, rows: Tensor, loss: Loss | None) -> int:
+    """How many labels to try: all, unless there are many, and then the most likely ones."""
+    if not isinstance(loss, CrossEntropy) or target.tail.unknown is not None:
+        return 1
+    outputs: Tensor = target.tail(target.pre_activations(rows[:1]).relu())
+    return min(_MOST_LABELS, outputs.shape[1])
 
 
 def _at(
-    target: Target,
-    rows: Tensor,
-    labels: Tensor | None,
-    loss: Loss | None,
-    *,
-    expected: bool = True,
+    target: Target, rows: Tensor, labels: Tensor | None, loss: Loss | None, guess: int
 ) -> Tensor:
     z = target.pre_activations(rows)
     if loss is None or target.tail.unknown is not None:
@@ -98,8 +101,7 @@ def _at(
     with torch.enable_grad():
         z.requires_grad_()
         outputs = target.tail(z.relu())
-        guess = outputs.argmax(1) if expected else outputs.argmin(1)
-        y = guess if labels is None else labels
+        y = outputs.argsort(1, descending=True)[:, guess] if labels is None else labels
         loss.check(outputs, y)
         found: Tensor = torch.autograd.grad(loss.total(outputs, y), z)[0]
     return found.double()
