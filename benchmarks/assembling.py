@@ -56,7 +56,7 @@ def frames(tiles: int = TILES, neurons: int = NEURONS) -> list[Image.Image]:
         rng=np.random.default_rng([0, 0]),
         sample_shape=data.sample_shape,
     )
-    audit = gp.audit(model, batch.x, batch.y, data_range=data.data_range)
+    audit = gp.audit(model, batch.x, batch.y, attacker=gp.Attacker(data_range=data.data_range))
     right = audit.score.matches >= 0
     places = audit.score.matches[right].numpy()
     rebuilt = np.zeros((tiles, *data.sample_shape))

@@ -70,14 +70,14 @@ def measure(cell: Cell, data_dir: Path, neurons: int) -> Row:
         condition.network(dataset, neurons, rng=np.random.default_rng([cell.seed, 0])),
         x,
         y,
-        design=PAPER_METHODS[cell.method].build(batch.auxiliary),
+        client=gp.Client(dtype=condition.dtype, loss=condition.loss, noise=condition.noise),
+        attacker=gp.Attacker(
+            PAPER_METHODS[cell.method].build(batch.auxiliary),
+            knows_batch_size=condition.knows_batch_size,
+            knows_tail=condition.knows_tail,
+            effort=0.0,
+        ),
         seed=cell.seed,
-        dtype=condition.dtype,
-        loss=condition.loss,
-        noise=condition.noise,
-        state_batch_size=condition.state_batch_size,
-        know_tail=condition.know_tail,
-        effort=0.0,
     )
     return Row(**asdict(cell), **asdict(Measurement.of(audit)), seconds=audit.seconds)
 

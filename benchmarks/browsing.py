@@ -11,7 +11,7 @@ import numpy as np
 
 import gradpeel as gp
 from gradpeel.datasets import Dataset, draw_batch
-from gradpeel.designs import SolitonData
+from gradpeel.designs import Passive, SolitonData
 from gradpeel.networks import mlp
 
 if TYPE_CHECKING:
@@ -60,5 +60,5 @@ def audited(data: Dataset, batch_size: int, neurons: int, *, shaped: bool = Fals
         rng=np.random.default_rng([0, 0]),
         sample_shape=data.sample_shape,
     )
-    design = SolitonData(batch.auxiliary, "mirrored") if shaped else None
-    return gp.report(gp.audit(model, batch.x, batch.y, design=design), data)
+    design = SolitonData(batch.auxiliary, "mirrored") if shaped else Passive()
+    return gp.report(gp.audit(model, batch.x, batch.y, attacker=gp.Attacker(design)), data)

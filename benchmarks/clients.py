@@ -78,11 +78,11 @@ class Condition:
         dtype: what the client computes in.
         noise: on the update, relative to the spread of each gradient.
         copies: share of the batch that is copies of other samples in it.
-        state_batch_size: whether the server is told the batch size.
-        know_tail: whether it knows loss and tail.
+        knows_batch_size: whether the server is told the batch size.
+        knows_tail: whether it knows loss and tail.
         shows_size: whether it can tell the batch size: it is told, or sees what one sample weighs.
         loss: what the client minimises.
-        hidden: widths of the hidden layers behind the target.
+        tail: widths of further hidden layers.
         change: what else is different about the network.
         classes: number of classes, labels drawn at random; 0 for the data set's own.
         as_good_as: the condition in which no more samples of the same batch may come back.
@@ -94,11 +94,11 @@ class Condition:
     dtype: torch.dtype = torch.float64
     noise: float = 0.0
     copies: float = 0.0
-    state_batch_size: bool = True
-    know_tail: bool = True
+    knows_batch_size: bool = True
+    knows_tail: bool = True
     shows_size: bool = True
     loss: gp.Loss = gp.CrossEntropy()  # noqa: RUF009 - immutable
-    hidden: tuple[int, ...] = ()
+    tail: tuple[int, ...] = ()
     change: Change = _unchanged
     classes: int = 0
     as_good_as: str | None = None
@@ -114,7 +114,7 @@ class Condition:
         built = mlp(
             dataset.features,
             self.classes or dataset.classes,
-            hidden=(neurons, *self.hidden),
+            hidden=(neurons, *self.tail),
             rng=rng,
             sample_shape=dataset.sample_shape,
         )
@@ -239,14 +239,14 @@ def _batches() -> Iterator[Condition]:
     yield Condition(
         "unknown-batch",
         (Goal(BOTH, (64, 128, 256), margin=0.01),),
-        state_batch_size=False,
+        knows_batch_size=False,
         as_good_as=PLAIN,
     )
     yield Condition(
         "unknown-batch-float32",
         (Goal(("SD-Ind",), (64, 128), 0.98),),
         dtype=torch.float32,
-        state_batch_size=False,
+        knows_batch_size=False,
         as_good_as="float32",
     )
 
@@ -254,15 +254,15 @@ def _batches() -> Iterator[Condition]:
 def _without_tail() -> Iterator[Condition]:
     """Tails that the server does not know, or cannot simulate; no batch size either."""
     goals = (Goal(BOTH, (64, 128, 256), margin=0.01),)
-    unknown = partial(Condition, state_batch_size=False, shows_size=False)
-    yield unknown("unknown-tail", goals, know_tail=False)
+    unknown = partial(Condition, knows_batch_size=False, shows_size=False)
+    yield unknown("unknown-tail", goals, knows_tail=False)
     yield unknown(
         "unknown-tail-float32",
         (Goal(SOLITON, (64, 128), 0.95),),
         dtype=torch.float32,
-        know_tail=False,
+        knows_tail=False,
     )
-    deep = partial(unknown, hidden=(WIDTH,))
+    deep = partial(unknown, tail=(WIDTH,))
     yield deep("mse", goals, loss=gp.MeanSquaredError())
     yield deep("bce", goals, loss=gp.BinaryCrossEntropy())
     drop = partial(_insert, make=lambda _: nn.Dropout(0.5))
@@ -284,7 +284,7 @@ def _tails() -> Iterator[Condition]:
         for name, make in (("relu", nn.ReLU), ("gelu", nn.GELU), ("tanh", nn.Tanh)):
             yield known(
                 f"tail-{name}-{depth}",
-                hidden=(WIDTH, 128, 64, 32)[:depth],
+                tail=(WIDTH, 128, 64, 32)[:depth],
                 change=partial(_activate, make=make),
             )
     blocks: dict[str, Callable[[np.random.Generator], nn.Module]] = {
@@ -294,7 +294,7 @@ def _tails() -> Iterator[Condition]:
     }
     for name, block in blocks.items():
         change = partial(_insert, make=block)
-        yield known(f"tail-{name}", hidden=(WIDTH,), change=change)
+        yield known(f"tail-{name}", tail=(WIDTH,), change=change)
     for classes in (2, 10, 62, 100, 1000):
         yield known(f"classes-{classes}", classes=classes)
 

@@ -21,7 +21,7 @@ from gradpeel.datasets import draw_batch
 from gradpeel.designs import PAPER_METHODS, Layer
 from gradpeel.exposure import exposure
 from gradpeel.networks import mlp, mlp_from_state
-from gradpeel.signals import sensitivities
+from gradpeel.signals import contributions, sensitivities
 from gradpeel.update import norm
 
 __all__ = ["KINDS", "Null", "Scene", "draw"]
@@ -110,7 +110,7 @@ def mixtures(scene: Scene, rng: np.random.Generator) -> Null | None:
     while True:
         exposed = exposure(model, scene.x)
         target = gp.split(model).to(torch.float64)
-        c, _ = sensitivities(target, scene.x, scene.y, exposed)
+        c = sensitivities(contributions(target, scene.x, scene.y, exposed.copies), exposed)
         largest = c[:, exposed.distinct].topk(2, dim=1).values
         mixes = (largest[:, 1] > 0) & (largest[:, 1] >= COMPARABLE * largest[:, 0])
         if not bool(mixes.any()):

@@ -137,13 +137,13 @@ class Setting:
         tail: widths of further hidden layers.
         steps: training steps before the round.
         noise: on the update.
-        know_tail: the decoder knows loss and tail.
+        knows_tail: the decoder knows loss and tail.
     """
 
     tail: tuple[int, ...] = ()
     steps: int = 0
     noise: float = 0.0
-    know_tail: bool = True
+    knows_tail: bool = True
 
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
@@ -151,7 +151,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "plain": Setting(),
         "hidden 100": Setting(tail=(100,)),
         "hidden 500, 100": Setting(tail=(500, 100)),
-        "nothing known of the tail": Setting(know_tail=False),
+        "nothing known of the tail": Setting(knows_tail=False),
         "trained 100 steps": Setting(steps=100),
         "trained 1000 steps": Setting(steps=1000),
         "noise 1e-6": Setting(noise=1e-6),
@@ -270,8 +270,8 @@ def measure(cell: Cell, data_dir: Path) -> Row:
         model,
         x[batch].to(dtype),
         y[batch],
-        noise=setting.noise,
-        know_tail=setting.know_tail,
+        client=gp.Client(noise=setting.noise),
+        attacker=gp.Attacker(knows_tail=setting.knows_tail),
         seed=cell.seed,
     )
     score = audit.score

@@ -37,13 +37,13 @@ DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 }
-KNOWN: dict[str, tuple[gp.Loss | None, bool]] = {
-    "tail and next layer": (gp.CrossEntropy(), True),
-    "tail": (gp.CrossEntropy(), False),
-    "next layer": (None, True),
-    "neither": (None, False),
+KNOWN = {
+    "tail and next layer": (True, True),
+    "tail": (True, False),
+    "next layer": (False, True),
+    "neither": (False, False),
 }
-"""What the decoder may use: the loss, and the next layer's gradient."""
+"""What the decoder may use: loss and tail, and the next layer's gradient."""
 
 UPDATES = 5
 """Updates a cell."""
@@ -114,9 +114,13 @@ def measure(cell: Cell, data_dir: Path, neurons: int) -> Row:
 
 def decode(null: Null, known: str) -> tuple[int, int, int]:
     """Peel a null: the number of verdicts, of false certificates and of those near a sample."""
-    loss, use_next_layer = KNOWN[known]
+    knows_tail, use_next_layer = KNOWN[known]
     peeling = gp.Peeling(
-        null.model, null.update, loss=loss, use_next_layer=use_next_layer, effort=0.0
+        null.model,
+        null.update,
+        knows_tail=knows_tail,
+        use_next_layer=use_next_layer,
+        effort=0.0,
     )
     for _ in peeling:
         pass

@@ -52,17 +52,17 @@ _LARGE = 20_000
 class Case:
     """What is decoded: a network of these widths, an update of so many samples.
 
-    `behind` is the widths of the hidden layers behind the target, such as "256,128", or "-".
+    `tail` is the widths of further hidden layers, such as "256,128", or "-".
     """
 
     features: int
     neurons: int
     batch_size: int
-    behind: str = "-"
+    tail: str = "-"
     dtype: str = "float64"
 
     def __str__(self) -> str:
-        tail = "" if self.behind == "-" else f", hidden {self.behind}"
+        tail = "" if self.tail == "-" else f", tail {self.tail}"
         sizes = f"F={self.features} N={self.neurons} B={self.batch_size}"
         return f"{sizes}{tail}, {self.dtype}"
 
@@ -99,7 +99,7 @@ class Row(Case):
     @property
     def cell(self) -> Case:
         """The case this is the measurement of."""
-        return Case(self.features, self.neurons, self.batch_size, self.behind, self.dtype)
+        return Case(self.features, self.neurons, self.batch_size, self.tail, self.dtype)
 
     @property
     def ratio(self) -> float:
@@ -126,7 +126,7 @@ GOALS = (
     Case(150528, 1000, 512),
     Case(150528, 1000, 512, dtype="float32"),
     Case(150528, 1000, 128, dtype="float32"),
-    Case(3072, 1000, 512, behind="256,128"),
+    Case(3072, 1000, 512, tail="256,128"),
     Case(3072, 4096, 1024),
     Case(3072, 4096, 2048),
 )
@@ -197,11 +197,11 @@ def _round(case: Case, data_dir: Path) -> tuple[nn.Module, gp.Update, Tensor, fl
     dataset = load_cached(data_dir / ("cifar10.npz" if side <= 32 else "imagenet.npz"))
     batch = draw_batch(dataset, case.batch_size)
     x, auxiliary = _resize(batch.x, side), _resize(batch.auxiliary, side)
-    behind = () if case.behind == "-" else tuple(map(int, case.behind.split(",")))
+    tail = () if case.tail == "-" else tuple(map(int, case.tail.split(",")))
     model = mlp(
         case.features,
         dataset.classes,
-        hidden=(case.neurons, *behind),
+        hidden=(case.neurons, *tail),
         rng=np.random.default_rng([0, 0]),
         sample_shape=tuple(x.shape[1:]),
         dtype=dtype,

@@ -84,7 +84,13 @@ figure.tight_layout()
 # another round: with noise on the gradient, with a batch size that nobody tells the decoder, or
 # without any knowledge of the layers behind the first two.
 
-noisy = gp.audit(model, batch.x, batch.y, noise=1e-6, state_batch_size=False)
+noisy = gp.audit(
+    model,
+    batch.x,
+    batch.y,
+    client=gp.Client(noise=1e-6),
+    attacker=gp.Attacker(knows_batch_size=False),
+)
 print(noisy)
 print("batch size found by the decoder:", noisy.recovery.batch_size.value)
 

@@ -45,7 +45,7 @@ designs = {
 # *peeling bound* is the share that peeling could reach at most.
 
 audits = {
-    name: gp.audit(model, batch.x, batch.y, design=design, effort=0)
+    name: gp.audit(model, batch.x, batch.y, attacker=gp.Attacker(design, effort=0))
     for name, design in designs.items()
 }
 for name, audit in audits.items():

@@ -90,7 +90,7 @@ figure.tight_layout()
 
 anonymous = gp.Update(gradients)
 first_layers = nn.Sequential(*list(model)[:4])
-unlabelled = gp.peel(first_layers, anonymous, loss=None)
+unlabelled = gp.peel(first_layers, anonymous, knows_tail=False)
 print(unlabelled)
 print("labels:", unlabelled.labels.unique().tolist(), "(-1 means unknown)")
 
@@ -102,6 +102,6 @@ print("labels:", unlabelled.labels.unique().tolist(), "(-1 means unknown)")
 #
 # .. code-block:: sh
 #
-#     gradpeel peel update.safetensors --weights model.safetensors
+#     gradpeel peel update.safetensors --model model.safetensors
 #
 # :doc:`/file-formats` describes the files; :doc:`/method` explains what a certificate promises.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradpeel import Client
 from gradpeel.client import local_update
 from gradpeel.decoder import Recovery
 from gradpeel.exposure import Exposure, exposure
@@ -90,12 +91,14 @@ def make_round(
     """One honest round on drawn data."""
     model = make_model(features, neurons, classes, hidden, seed=seed).to(dtype)
     x, y = make_batch(features, batch, classes, seed=seed)
-    return SmallRound(model, x, y, local_update(model, x, y, reduction=reduction))
+    return SmallRound(model, x, y, local_update(model, x, y, Client(reduction=reduction)))
 
 
-def round_of(model: nn.Sequential, x: Tensor, y: Tensor, **settings: Any) -> SmallRound:
-    """One honest round of a given model and batch; takes the settings of `local_update`."""
-    return SmallRound(model, x, y, local_update(model, x, y, **settings))
+def round_of(
+    model: nn.Sequential, x: Tensor, y: Tensor, *, seed: int = 0, **settings: Any
+) -> SmallRound:
+    """One honest round of a given model and batch; takes the settings of a `Client`."""
+    return SmallRound(model, x, y, local_update(model, x, y, Client(**settings), seed=seed))
 
 
 def truths_of(samples: Tensor, x: Tensor, *, within: float = 1e-6) -> list[int]:

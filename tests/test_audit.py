@@ -45,6 +45,8 @@ KEYS = {
     "readable", "complete", "explained", "mismatch", "evidence", "copies", "unlabelled", "stopped",
     "warnings", "max_abs_error",
     "median_abs_error", "unrecovered_but_reachable", "seconds",
+    "lr", "momentum", "weight_decay", "local_steps", "local_epochs", "local_batch_size",
+    "knows_batch_size", "knows_tail", "data_range", "effort",
 }  # fmt: skip
 
 
@@ -117,7 +119,7 @@ def test_every_design_of_the_paper(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], method: str
 ) -> None:
     design = PAPER_METHODS[method].build(make_batch(24, 12, 4, seed=7)[0])
-    found = audit(model, *batch, design=design, effort=0.0)
+    found = audit(model, *batch, attacker=gp.Attacker(design, effort=0.0))
     told = numbers(found)
     assert (told["design"], told["weights"]) == (design.name, design.weights)
     assert told["false_certificates"] == told["repeats"] == 0
@@ -137,12 +139,12 @@ def test_every_design_of_the_paper(
     assert torch.equal(found.model.get_parameter("2.weight"), model.get_parameter("2.weight"))
 
 
-@pytest.mark.parametrize("design", [None, Passive(), SolitonFree(), TrapWeights(0.9)])
+@pytest.mark.parametrize("design", [Passive(), SolitonFree(), TrapWeights(0.9)])
 def test_the_user_s_own_model_is_left_alone(
-    model: nn.Sequential, batch: tuple[Tensor, Tensor], design: Design | None
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], design: Design
 ) -> None:
     own = copy.deepcopy(model).train()
-    audit(own, *batch, design=design, dtype=torch.float32)
+    audit(own, *batch, client=gp.Client(dtype=torch.float32), attacker=gp.Attacker(design))
     assert own.training
     for name, parameter in own.named_parameters():
         assert parameter.dtype == torch.float64
@@ -160,7 +162,7 @@ def test_passive_keeps_the_weights(plain: Audit, model: nn.Sequential) -> None:
 def test_both_reductions_give_the_same_samples(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], plain: Audit, reduction: Reduction
 ) -> None:
-    found = audit(model, *batch, reduction=reduction)
+    found = audit(model, *batch, client=gp.Client(reduction=reduction))
     assert found.update.reduction == numbers(found)["reduction"] == reduction
     assert set(found.score.matches.tolist()) == set(plain.score.matches.tolist())
     assert found.recovery.complete
@@ -170,7 +172,7 @@ def test_both_reductions_give_the_same_samples(
 @pytest.mark.parametrize("seed", range(6))
 def test_float32_certifies_nothing_false(seed: int, hidden: tuple[int, ...]) -> None:
     network = make_model(24, 80, 4, hidden, seed=seed)
-    found = audit(network, *make_batch(24, 10, 4, seed=seed), dtype=torch.float32)
+    found = audit(network, *make_batch(24, 10, 4, seed=seed), client=gp.Client(dtype=torch.float32))
     told = numbers(found)
     assert told["dtype"] == "float32"
     assert found.update.dtype == torch.float32
@@ -184,7 +186,7 @@ def test_float32_certifies_nothing_false(seed: int, hidden: tuple[int, ...]) -> 
 def test_few_digits_are_named_as_the_reason(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], setting: dict[str, Any]
 ) -> None:
-    found = audit(model, *batch, **setting)
+    found = audit(model, *batch, client=gp.Client(**setting))
     missing = numbers(found)["unrecovered_but_reachable"]
     assert found.score.false_certificates == 0
     assert missing
@@ -194,7 +196,7 @@ def test_few_digits_are_named_as_the_reason(
 def test_noise_is_added_to_what_the_client_computed(
     model: nn.Sequential, batch: tuple[Tensor, Tensor]
 ) -> None:
-    found = audit(model, *batch, noise=1e-6, seed=5)
+    found = audit(model, *batch, client=gp.Client(noise=1e-6), seed=5)
     expected = gp.with_noise(local_update(model, *batch), 1e-6, seed=5)
     assert found.update.gradients.keys() == expected.gradients.keys()
     for name, gradient in expected.gradients.items():
@@ -207,7 +209,7 @@ def test_noise_is_added_to_what_the_client_computed(
 
 def test_noise_is_named_as_the_reason_where_it_is_one() -> None:
     network = make_model(24, 80, 4, seed=5)
-    found = audit(network, *make_batch(24, 12, 4, seed=5), noise=1e-3)
+    found = audit(network, *make_batch(24, 12, 4, seed=5), client=gp.Client(noise=1e-3))
     missing = numbers(found)["unrecovered_but_reachable"]
     assert missing
     for row in missing:
@@ -219,7 +221,7 @@ def test_noise_is_named_as_the_reason_where_it_is_one() -> None:
 def test_a_batch_size_that_nobody_states_is_found(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], plain: Audit
 ) -> None:
-    found = audit(model, *batch, state_batch_size=False)
+    found = audit(model, *batch, attacker=gp.Attacker(knows_batch_size=False))
     assert found.update.batch_size is None
     told = numbers(found)
     assert (told["batch_size_stated"], told["batch_size_by_weight"]) == (None, 12)
@@ -229,12 +231,14 @@ def test_a_batch_size_that_nobody_states_is_found(
     assert told["label_accuracy"] == 1.0
 
 
-@pytest.mark.parametrize("state_batch_size", [True, False])
+@pytest.mark.parametrize("knows_batch_size", [True, False])
 def test_without_the_tail_samples_come_back_without_labels(
-    batch: tuple[Tensor, Tensor], *, state_batch_size: bool
+    batch: tuple[Tensor, Tensor], *, knows_batch_size: bool
 ) -> None:
     wide = make_model(24, 400, 4)
-    found = audit(wide, *batch, know_tail=False, state_batch_size=state_batch_size)
+    found = audit(
+        wide, *batch, attacker=gp.Attacker(knows_tail=False, knows_batch_size=knows_batch_size)
+    )
     told = numbers(found)
     assert told["without_tail"] == "kept from the decoder"
     assert told["recovery_rate"] == told["peeling_bound"] == 1.0
@@ -251,7 +255,7 @@ def test_losses_without_labels(
 ) -> None:
     model = make_model(24, 400, 4)
     targets = torch.rand(12, 4, generator=torch.Generator().manual_seed(0)).round()
-    found = audit(model, batch[0], targets, loss=loss, reduction=reduction)
+    found = audit(model, batch[0], targets, client=gp.Client(loss=loss, reduction=reduction))
     assert found.loss is loss
     told = numbers(found)
     assert told["loss"] == loss.name
@@ -270,8 +274,8 @@ def test_losses_without_labels(
 def test_declared_settings_of_the_loss_reach_client_and_decoder(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], loss: Loss
 ) -> None:
-    found = audit(model, *batch, loss=loss)
-    expected = local_update(model, *batch, loss=loss).gradients["2.bias"]
+    found = audit(model, *batch, client=gp.Client(loss=loss))
+    expected = local_update(model, *batch, gp.Client(loss=loss)).gradients["2.bias"]
     assert torch.equal(found.update.gradients["2.bias"], expected)
     assert found.score.recovery_rate == found.score.label_accuracy == 1.0
 
@@ -340,7 +344,9 @@ def test_a_sample_without_gradient_is_explained(batch: tuple[Tensor, Tensor]) ->
 def test_the_same_seed_gives_the_same_result(
     model: nn.Sequential, batch: tuple[Tensor, Tensor]
 ) -> None:
-    one, same, other = (audit(model, *batch, design=SolitonFree(), seed=s) for s in (3, 3, 4))
+    one, same, other = (
+        audit(model, *batch, attacker=gp.Attacker(SolitonFree()), seed=s) for s in (3, 3, 4)
+    )
     assert torch.equal(one.recovery.samples, same.recovery.samples)
     timed = {"seconds": 0.0}
     assert one.as_dict() | timed == same.as_dict() | timed
@@ -354,7 +360,7 @@ def test_does_not_touch_the_global_random_state(
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    audit(model, *batch, design=SolitonFree())
+    audit(model, *batch, attacker=gp.Attacker(SolitonFree()))
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -368,8 +374,8 @@ def test_reports_every_round(model: nn.Sequential, batch: tuple[Tensor, Tensor])
 def test_the_declared_range_reaches_the_decoder(
     model: nn.Sequential, batch: tuple[Tensor, Tensor]
 ) -> None:
-    assert audit(model, *batch, data_range=(0.0, 1.0)).score.recovered == 12
-    none = audit(model, *batch, data_range=(2.0, 3.0))
+    assert audit(model, *batch, attacker=gp.Attacker(data_range=(0.0, 1.0))).score.recovered == 12
+    none = audit(model, *batch, attacker=gp.Attacker(data_range=(2.0, 3.0)))
     assert none.score.recovered == 0
     told = numbers(none)
     assert told["label_accuracy"] is None
@@ -380,7 +386,7 @@ def test_the_declared_range_reaches_the_decoder(
 def test_samples_keep_their_shape() -> None:
     x = torch.rand(6, 2, 3, 4, generator=torch.Generator().manual_seed(0))
     model = nn.Sequential(nn.Flatten(), *make_model(24, 80, 4)).float()
-    found = audit(model, x, torch.arange(6) % 4, dtype=torch.float64)
+    found = audit(model, x, torch.arange(6) % 4, client=gp.Client(dtype=torch.float64))
     assert found.recovery.samples.shape[1:] == (2, 3, 4)
     assert found.score.recovery_rate == found.score.peeling_bound
     assert found.score.false_certificates == 0
@@ -432,48 +438,63 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     (lambda: audit(MODEL, "x", Y), "x of type str: expected a tensor of numbers"),  # type: ignore[arg-type]
     (lambda: audit(MODEL, X, None), "y of type NoneType: expected a tensor"),  # type: ignore[arg-type]
     (
-        lambda: audit(MODEL, X, Y, loss=None),  # type: ignore[arg-type]
-        "loss=None: expected a loss such as gradpeel.CrossEntropy()",
+        lambda: audit(MODEL, X, Y, client=gp.Client(loss=None)),  # type: ignore[arg-type]
+        "loss=None: expected a loss such as gradpeel.CrossEntropy() or torch.nn.Cross",
     ),
     (
-        lambda: audit(MODEL, X, Y, loss=CrossEntropy),  # type: ignore[arg-type]
+        lambda: audit(MODEL, X, Y, client=gp.Client(loss=CrossEntropy)),  # type: ignore[arg-type]
         "loss=<class 'gradpeel.losses.CrossEntropy'>: expected a loss such as",
     ),
     (
-        lambda: audit(MODEL, X, Y, dtype=torch.float8_e5m2),
+        lambda: audit(MODEL, X, Y, client=gp.Client(dtype=torch.float8_e5m2)),
         "dtype=torch.float8_e5m2: expected float64, float32, bfloat16 or float16",
     ),
     (
-        lambda: audit(MODEL, X, Y, design=SolitonData(torch.rand(5, 23))),
+        lambda: audit(MODEL, X, Y, attacker=gp.Attacker(SolitonData(torch.rand(5, 23)))),
         "auxiliary: ",
     ),
-    (lambda: audit(MODEL, X, Y, design=Wide()), "weight of shape (3, 2): expected (20, 24)"),
     (
-        lambda: audit(MODEL, X, Y, data_range=(1.0, 1.0)),
+        lambda: audit(MODEL, X, Y, attacker=gp.Attacker(Wide())),
+        "weight of shape (3, 2): expected (20, 24)",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, attacker=gp.Attacker(data_range=(1.0, 1.0))),
         "data_range=(1.0, 1.0): expected the smaller value first",
     ),
     *[
         (
-            lambda given=given: audit(MODEL, X, Y, data_range=given),
+            lambda given=given: audit(MODEL, X, Y, attacker=gp.Attacker(data_range=given)),
             f"data_range={given!r}: expected two numbers, the smaller one first",
         )
         for given in WRONG_RANGES
     ],
-    (lambda: audit(MODEL, X, Y, noise="1"), "noise='1': expected a number of at least 0"),  # type: ignore[arg-type]
-    (lambda: audit(MODEL, X, Y, noise=None), "noise=None: expected a number of at least 0"),  # type: ignore[arg-type]
-    (lambda: audit(MODEL, X, Y, noise=-1e-9), "noise=-1e-09: expected a number of at least 0"),
-    (lambda: audit(MODEL, X, Y, noise=math.inf), "noise=inf: expected a number of at least 0"),
+    (
+        lambda: audit(MODEL, X, Y, client=gp.Client(noise="1")),  # type: ignore[arg-type]
+        "noise='1': expected a number of at least 0",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, client=gp.Client(noise=None)),  # type: ignore[arg-type]
+        "noise=None: expected a number of at least 0",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, client=gp.Client(noise=-1e-9)),
+        "noise=-1e-09: expected a number of at least 0",
+    ),
+    (
+        lambda: audit(MODEL, X, Y, client=gp.Client(noise=math.inf)),
+        "noise=inf: expected a number of at least 0",
+    ),
     (lambda: audit(MODEL, X, Y, seed=-1), "seed=-1: expected an integer of at least 0"),
     (
-        lambda: audit(MODEL, X, Y, design=Passive),  # type: ignore[arg-type]
+        lambda: audit(MODEL, X, Y, attacker=gp.Attacker(Passive)),  # type: ignore[arg-type]
         "design=<class 'gradpeel.designs.passive.Passive'>: expected a design such as",
     ),
     (
-        lambda: audit(MODEL, X, Y, loss=MeanSquaredError()),
+        lambda: audit(MODEL, X, Y, client=gp.Client(loss=MeanSquaredError())),
         "y: shape (6,): expected (6, 4), as the outputs have",
     ),
     (
-        lambda: audit(MODEL, X, Y, loss=CrossEntropy(class_weights=(1.0, 1.0))),
+        lambda: audit(MODEL, X, Y, client=gp.Client(loss=CrossEntropy(class_weights=(1.0, 1.0)))),
         "class_weights of 2 values: the model has 4 classes",
     ),
     (lambda: audit(3, X, Y), "model of type int: expected a torch.nn.Module"),  # type: ignore[arg-type]
@@ -491,7 +512,7 @@ def test_errors(call: Callable[[], object], message: str) -> None:
     "call",
     [
         lambda: audit(MODEL, X[:, :23], Y),
-        lambda: audit(MODEL, X, Y, dtype=torch.int32),
+        lambda: audit(MODEL, X, Y, client=gp.Client(dtype=torch.int32)),
     ],
     ids=["another width", "no such dtype"],
 )
@@ -505,3 +526,66 @@ def test_a_network_that_cannot_be_audited_is_refused_with_every_reason() -> None
     with pytest.raises(gp.ModelRefusedError) as caught:
         audit(nn.Sequential(*layers), X, Y)
     assert len(caught.value.reasons) >= 2
+
+
+TRAINED = [
+    {"lr": 0.5, "local_steps": 3},
+    {"lr": 0.1, "local_epochs": 2, "local_batch_size": 5, "momentum": 0.9, "weight_decay": 1e-3},
+]
+
+
+@pytest.mark.parametrize("settings", TRAINED, ids=str)
+def test_several_local_steps_are_decoded_without_the_tail(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], settings: dict[str, Any]
+) -> None:
+    client = gp.Client(**settings)
+    one, same = (audit(model, *batch, client=client, seed=3) for _ in range(2))
+    steps = client.count_steps(12)
+    told = numbers(one)
+    assert {**told, "seconds": 0.0} == {**numbers(same), "seconds": 0.0}
+    assert told["without_tail"] == f"the update is the sum of the gradients of {steps} local steps"
+    assert told["local_steps"] == steps
+    for name in ("lr", "momentum", "weight_decay", "local_epochs", "local_batch_size"):
+        assert told[name] == getattr(client, name)
+    assert told["false_certificates"] == told["repeats"] == 0
+    assert told["label_accuracy"] is None
+    # The grid is not that of the model that was sent.
+    assert not torch.equal(one.exposure.grid, gp.exposure(one.model, batch[0]).grid)
+    assert one.update.training is not None
+    assert one.update.training.steps == steps
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("sgd", [{}, {"weight_decay": 1e-2, "momentum": 0.9}], ids=str)
+def test_one_local_step_is_decoded_as_a_gradient(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor], dtype: torch.dtype, sgd: dict[str, float]
+) -> None:
+    client = gp.Client(lr=0.1, local_steps=1, dtype=dtype, **sgd)  # type: ignore[arg-type]
+    found = audit(model, *batch, client=client)
+    assert found.without_tail is None
+    assert found.local_steps == 1
+    assert found.score.false_certificates == 0
+    if dtype == torch.float64:
+        assert found.score.recovered == 12
+        assert found.score.label_accuracy == 1
+    assert found.score.read == 12
+    assert torch.equal(found.exposure.grid, gp.exposure(found.model, batch[0]).grid)
+
+
+def test_client_and_attacker_are_what_they_say(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    with pytest.raises(gp.InputError, match=r"^client of type dict: expected gradpeel\.Client"):
+        audit(model, *batch, client={"lr": 0.1})  # type: ignore[arg-type]
+    with pytest.raises(gp.InputError, match=r"^attacker of type Passive: expected"):
+        audit(model, *batch, attacker=Passive())  # type: ignore[arg-type]
+    for name in ("knows_batch_size", "knows_tail"):
+        with pytest.raises(gp.InputError, match=rf"^{name}=1: expected True or False"):
+            gp.Attacker(**{name: 1})  # type: ignore[arg-type]
+
+
+def test_an_open_end_of_the_range_is_null_in_json(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    found = audit(model, *batch, attacker=gp.Attacker(data_range=(0.0, math.inf)))
+    assert numbers(found)["data_range"] == [0.0, None]

@@ -28,7 +28,7 @@ def spoilt(name: str, value: float) -> nn.Sequential:
 
 WAYS_IN: dict[str, Callable[[nn.Module], object]] = {
     "peel": lambda model: gp.peel(model, UPDATE),
-    "peel without tail": lambda model: gp.peel(model, UPDATE, loss=None),
+    "peel without tail": lambda model: gp.peel(model, UPDATE, knows_tail=False),
     "audit": lambda model: gp.audit(model, X, Y),
     "exposure": lambda model: gp.exposure(model, X),
 }
@@ -58,6 +58,7 @@ def test_a_network_without_parameters_is_refused(call: Callable[[nn.Module], obj
         call(nn.Flatten())
 
 
+LOSSES = "gradpeel.CrossEntropy() or torch.nn.CrossEntropyLoss()"
 NUMBERS = "expected two numbers, the smaller one first"
 WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     *[
@@ -69,9 +70,9 @@ WRONG_SETTINGS: list[tuple[dict[str, Any], str]] = [
     *[
         (
             {"loss": given},
-            f"loss={given!r}: expected a loss such as gradpeel.CrossEntropy(), or None",
+            f"loss={given!r}: expected a loss such as {LOSSES}",
         )
-        for given in ("cross-entropy", gp.CrossEntropy, nn.CrossEntropyLoss(), 3)
+        for given in ("cross-entropy", gp.CrossEntropy, nn.CrossEntropyLoss, nn.NLLLoss(), None, 3)
     ],
     *[
         ({"sample_shape": given}, f"sample_shape={given!r}: expected a tuple of positive integers")

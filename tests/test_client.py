@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gradpeel import Client
 from gradpeel.client import gradients, local_update
 from gradpeel.errors import InputError
 from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
@@ -108,7 +109,7 @@ def test_carries_what_is_known_about_the_round() -> None:
 @pytest.mark.parametrize("dtype", EVERY_DTYPE)
 def test_computes_in_the_dtype_asked_for(dtype: torch.dtype) -> None:
     exact = make_round()
-    update = local_update(exact.model, exact.x, exact.y, dtype=dtype)
+    update = local_update(exact.model, exact.x, exact.y, Client(dtype=dtype))
     assert update.dtype == dtype
     # The model's weights are rounded too, as those of a client that works in this dtype.
     rounded = local_update(copy.deepcopy(exact.model).to(dtype), exact.x, exact.y)
@@ -172,7 +173,7 @@ def test_every_loss_is_what_a_training_loop_minimises(
 ) -> None:
     model, (x, labels) = make_model(6, 10, 3, (5,)), make_batch(6, 7, 3)
     y = targets_of(loss, labels)
-    update = local_update(model, x, y, loss=loss, reduction=reduction)
+    update = local_update(model, x, y, Client(loss=loss, reduction=reduction))
     like = y if isinstance(loss, CrossEntropy) else y.double()
     expected = by_backward(model, lambda: torch_s(model(x), like, reduction=reduction))
     assert (update.batch_size, update.reduction) == (7, reduction)
@@ -188,7 +189,7 @@ def test_parts_add_up_for_every_loss(loss: Loss, _: object) -> None:
     parts = [
         gradients(model, x[at], y[at], share=share, loss=loss) for at in (slice(3), slice(3, 7))
     ]
-    for name, whole in local_update(model, x, y, loss=loss).gradients.items():
+    for name, whole in local_update(model, x, y, Client(loss=loss)).gradients.items():
         total = torch.stack([part[name] for part in parts]).sum(0)
         torch.testing.assert_close(whole, total, rtol=1e-10, atol=1e-12)
 
@@ -237,8 +238,8 @@ def test_a_seed_names_what_is_dropped() -> None:
 def test_the_usual_layers_train_in_every_dtype(loss: Loss, _: object, dtype: torch.dtype) -> None:
     model, (x, labels) = training_model(), make_batch(6, 7, 3)
     y = targets_of(loss, labels)
-    exact = local_update(model, x, y, loss=loss).gradients["8.weight"]
-    update = local_update(model, x, y, loss=loss, dtype=dtype)
+    exact = local_update(model, x, y, Client(loss=loss)).gradients["8.weight"]
+    update = local_update(model, x, y, Client(loss=loss, dtype=dtype))
     assert update.dtype == dtype
     gap = (update.gradients["8.weight"].double() - exact).abs().max()
     assert gap <= 500 * torch.finfo(dtype).eps * exact.abs().max()
@@ -250,7 +251,7 @@ def test_leaves_the_model_as_it_was() -> None:
     model = nn.Sequential(*layers).train()  # training mode: batch norm counts what it sees
     x, y = make_batch(6, 5, 3)
     before = copy.deepcopy(model.state_dict())
-    local_update(model, x, y, dtype=torch.float64)
+    local_update(model, x, y, Client(dtype=torch.float64))
     assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert all(p.grad is None for p in model.parameters())
@@ -300,6 +301,7 @@ class TwoInputs(nn.Linear):
 
 MODEL = make_model(4, 6, 3)
 X, Y = make_batch(4, 5, 3)
+EXAMPLES = "gradpeel.CrossEntropy() or torch.nn.CrossEntropyLoss()"
 ERRORS: list[tuple[Callable[[], object], str]] = [
     (
         lambda: local_update(MODEL, X[:0], Y[:0]),
@@ -342,16 +344,16 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "x: 20 of 20 values are not finite",
     ),
     (
-        lambda: local_update(MODEL, X, Y, dtype=torch.int64),
+        lambda: local_update(MODEL, X, Y, Client(dtype=torch.int64)),
         "dtype=torch.int64: expected float64, float32, bfloat16 or float16",
     ),
     (
-        lambda: local_update(MODEL, X, Y, dtype=torch.complex64),
+        lambda: local_update(MODEL, X, Y, Client(dtype=torch.complex64)),
         "dtype=torch.complex64: expected float64, float32, bfloat16 or float16",
     ),
     (
-        lambda: local_update(MODEL, X, Y, reduction="none"),  # type: ignore[arg-type]
-        "update: reduction='none': expected one of ('mean', 'sum')",
+        lambda: local_update(MODEL, X, Y, Client(reduction="none")),  # type: ignore[arg-type]
+        "reduction='none': expected one of ('mean', 'sum')",
     ),
     (
         lambda: local_update(nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), X, Y),
@@ -364,11 +366,11 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "model: output shape (10, 3): expected one row for each of 5 samples",
     ),
     (
-        lambda: local_update(MODEL, X, Y, loss=MeanSquaredError()),
+        lambda: local_update(MODEL, X, Y, Client(loss=MeanSquaredError())),
         "y: shape (5,): expected (5, 3), as the outputs have",
     ),
     (
-        lambda: local_update(MODEL, X, Y, loss=CrossEntropy(class_weights=(1.0, 2.0))),
+        lambda: local_update(MODEL, X, Y, Client(loss=CrossEntropy(class_weights=(1.0, 2.0)))),
         "class_weights of 2 values: the model has 3 classes",
     ),
     *[
@@ -379,7 +381,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         for seed in (-1, 2**64, 0.5, True)
     ],
     (
-        lambda: local_update(MODEL, 1e9 * X, Y, dtype=torch.float16),
+        lambda: local_update(MODEL, 1e9 * X, Y, Client(dtype=torch.float16)),
         "x: 20 of 20 values are not finite in torch.float16",
     ),
     (
@@ -408,10 +410,10 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     ),
     *[
         (
-            lambda loss=loss: local_update(MODEL, X, Y, loss=loss),
-            f"loss={loss!r}: expected a loss such as gradpeel.CrossEntropy()",
+            lambda loss=loss: local_update(MODEL, X, Y, Client(loss=loss)),
+            f"loss={loss!r}: expected a loss such as {EXAMPLES}",
         )
-        for loss in (None, "mse", CrossEntropy, nn.CrossEntropyLoss())
+        for loss in (None, "mse", CrossEntropy, nn.NLLLoss())
     ],
     (
         lambda: local_update(TwoInputs(), X, Y),
@@ -421,7 +423,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         ),
     ),
     (
-        lambda: local_update(MODEL, X, Y, loss=CrossEntropy(class_weights=(1e308,) * 3)),
+        lambda: local_update(MODEL, X, Y, Client(loss=CrossEntropy(class_weights=(1e308,) * 3))),
         "class_weights: their sum over the batch is too large",
     ),
 ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gradpeel.errors import InputError, ModelRefusedError
-from gradpeel.exposure import Exposure, copies_of, exposure, grid_of, peel_grid
+from gradpeel.exposure import Exposure, copies_of, ever_fired, exposure, grid_of, peel_grid
 from gradpeel.target import split
 
 Grid = NDArray[np.bool_]
@@ -320,3 +320,32 @@ def test_other_widths_and_models_are_refused() -> None:
         exposure(_model(), torch.zeros(2, 13))
     with pytest.raises(ModelRefusedError):
         exposure(nn.Sequential(nn.Conv2d(1, 1, 1)), torch.zeros(2, 1, 4, 4))
+
+
+@given(
+    grids=st.lists(
+        st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=5, max_size=5),
+        min_size=1,
+        max_size=4,
+    ),
+    copies=st.sampled_from([[0, 1, 2, 3], [0, 0, 2, 2], [0, 1, 0, 0]]),
+)
+def test_a_sample_ever_fired_what_it_or_a_copy_fired_in_some_step(
+    grids: list[list[list[bool]]], copies: list[int]
+) -> None:
+    found = ever_fired((torch.tensor(grid) for grid in grids), torch.tensor(copies))
+    for neuron in range(5):
+        for sample in range(4):
+            alike = [other for other in range(4) if copies[other] == copies[sample]]
+            expected = any(grid[neuron][other] for grid in grids for other in alike)
+            assert bool(found[neuron, sample]) == expected
+    # Copies may have taken part in different steps; they are peeled as one all the same.
+    Exposure.of(found, torch.tensor(copies))
+
+
+def test_no_grids_and_different_ones_are_refused() -> None:
+    with pytest.raises(InputError, match="grids: expected at least one"):
+        ever_fired([], torch.arange(3))
+    grids = [torch.ones(2, 3).bool(), torch.ones(2, 4).bool()]
+    with pytest.raises(InputError, match=r"grids of shape \(2, 4\) and \(2, 3\): expected"):
+        ever_fired(grids, torch.arange(3))

@@ -92,10 +92,9 @@ def measured(
         model,
         batch.x,
         batch.y,
-        design=PAPER_METHODS[method].build(batch.auxiliary),
+        client=gp.Client(dtype=dtype),
+        attacker=gp.Attacker(PAPER_METHODS[method].build(batch.auxiliary), effort=0.0),
         seed=seed,
-        dtype=dtype,
-        effort=0.0,
     )
     return Measurement.of(found)
 

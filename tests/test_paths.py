@@ -21,7 +21,7 @@ from gradpeel.update import Update, load_update, save_update
 
 LONG = "x" * 5000
 UPDATE = Update({"0.weight": torch.ones(3, 2)}, 1)
-PLAN = 'datasets = ["tiny.npz"]\ndesigns = ["passive"]\nbatch_sizes = [4]\nwidths = [20]\n'
+PLAN = 'datasets = ["tiny.npz"]\ndesigns = ["passive"]\nbatch_sizes = [4]\nneurons = [20]\n'
 
 
 def make_private(path: str) -> None:
@@ -30,7 +30,7 @@ def make_private(path: str) -> None:
 
 
 def run_sweep(path: str) -> None:
-    plan = Plan(datasets=["tiny.npz"], designs=["passive"], batch_sizes=[4], widths=[20])
+    plan = Plan(datasets=["tiny.npz"], designs=["passive"], batch_sizes=[4], neurons=[20])
     sweep(plan, path, engine=LocalEngine(1))
 
 
@@ -79,10 +79,10 @@ OPTIONS = [
     "audit --data PATH.npz",
     "audit --data mnist --data-dir PATH",
     "audit --data tiny.npz --batch-size 4 --neurons 20 --out PATH",
-    "peel PATH.npz --weights model.safetensors",
-    "peel PATH --weights model.safetensors",
-    "peel update.safetensors --weights PATH.safetensors",
-    "peel update.safetensors --weights model.safetensors --samples PATH",
+    "peel PATH.npz --model model.safetensors",
+    "peel PATH --model model.safetensors",
+    "peel update.safetensors --model PATH.safetensors",
+    "peel update.safetensors --model model.safetensors --samples PATH",
     "report PATH",
     "sweep PATH --out out",
     "sweep plan.toml --workers 1 --out PATH",

@@ -27,7 +27,7 @@ from gradpeel.scoring import (
     explain,
     score,
 )
-from gradpeel.signals import sensitivities, signals
+from gradpeel.signals import contributions, sensitivities, signals
 from gradpeel.target import Target, split
 from support import SmallRound, make_batch, make_model, make_round
 
@@ -694,7 +694,7 @@ rounds = st.builds(
 @given(rounds)
 def test_signals_equal_the_slow_loop(round_: SmallRound) -> None:
     target, exposed = split(round_.model), round_.exposure
-    found = signals(target, round_.x, round_.y, exposed)
+    found = signals(contributions(target, round_.x, round_.y, exposed.copies), exposed)
     c = c_slowly(target, round_.x, round_.y, CrossEntropy())
     shares = torch.tensor(signals_slowly(c, exposed), dtype=torch.float64)
     expected = torch.minimum(shares, doubts(target, round_.x, round_.y))
@@ -735,12 +735,15 @@ def test_sensitivities_and_signals_for_copies_and_any_loss(
     c = c_slowly(target, x, y, loss)
     together = [[k for k, other in enumerate(chosen) if other == sample] for sample in chosen]
     expected = torch.stack([c[:, copies].sum(1) for copies in together], 1).abs()
-    added, margin = sensitivities(target, x, y, exposed, loss)
-    torch.testing.assert_close(added, expected, rtol=1e-6, atol=1e-12)
-    assert bool((margin >= 0).all())
+    found = contributions(target, x, y, exposed.copies, loss)
+    torch.testing.assert_close(sensitivities(found, exposed), expected, rtol=1e-6, atol=1e-12)
+    assert bool((found.margins >= 0).all())
     shares = torch.tensor(signals_slowly(c, exposed), dtype=torch.float64)
     torch.testing.assert_close(
-        signals(target, x, y, exposed, loss), torch.minimum(shares, margin), rtol=1e-6, atol=1e-9
+        signals(found, exposed),
+        torch.minimum(shares, found.margins),
+        rtol=1e-6,
+        atol=1e-9,
     )
 
 
@@ -749,8 +752,9 @@ def test_class_weights_make_a_prediction_no_less_certain(factor: float) -> None:
     round_ = make_round(batch=6)
     target = split(round_.model)
     weighted = CrossEntropy(class_weights=(factor,) * 4)
-    margin = sensitivities(target, round_.x, round_.y, round_.exposure, weighted)[1]
-    torch.testing.assert_close(margin, doubts(target, round_.x, round_.y))
+    copies = round_.exposure.copies
+    found = contributions(target, round_.x, round_.y, copies, weighted)
+    torch.testing.assert_close(found.margins, doubts(target, round_.x, round_.y))
 
 
 @pytest.mark.parametrize(
@@ -772,10 +776,10 @@ def test_margins_of_other_losses(loss: Loss, y: Tensor, margin: float) -> None:
         ):
             parameter.copy_(torch.tensor(value))
     x, exposed = torch.ones(1, 1), Exposure.of(torch.ones(1, 1).bool())
-    got = sensitivities(split(model), x, y, exposed, loss)[1]
-    assert float(got) == pytest.approx(margin, rel=1e-4)
+    found = contributions(split(model), x, y, exposed.copies, loss)
+    assert float(found.margins) == pytest.approx(margin, rel=1e-4)
     # A lone sample has nothing to stand out from.
-    assert float(signals(split(model), x, y, exposed, loss)) == pytest.approx(margin, rel=1e-4)
+    assert float(signals(found, exposed)) == pytest.approx(margin, rel=1e-4)
 
 
 def test_copies_with_opposite_labels_may_cancel() -> None:
@@ -792,11 +796,12 @@ def test_copies_with_opposite_labels_may_cancel() -> None:
     with torch.no_grad():
         last.bias[1] = logits[0] - logits[1]
     target, exposed = split(model), exposure(model, x)
-    c, margin = sensitivities(target, x, torch.tensor([0, 1]), exposed)
-    assert float(c.max()) < 1e-12
-    assert float(margin.max()) < 1e-12
-    assert float(signals(target, x, torch.tensor([0, 1]), exposed).max()) < 1e-12
-    assert float(signals(target, x, torch.tensor([0, 0]), exposed).min()) > 0.4
+    found = contributions(target, x, torch.tensor([0, 1]), exposed.copies)
+    assert float(sensitivities(found, exposed).max()) < 1e-12
+    assert float(found.margins.max()) < 1e-12
+    assert float(signals(found, exposed).max()) < 1e-12
+    alike = contributions(target, x, torch.tensor([0, 0]), exposed.copies)
+    assert float(signals(alike, exposed).min()) > 0.4
 
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), MeanSquaredError()])
@@ -807,18 +812,18 @@ def test_behind_a_tail_nobody_can_simulate_signals_are_unknown(loss: Loss) -> No
     x = make_batch(6, 5, 3)[0]
     exposed = Exposure.of(torch.eye(20, 5).bool())
     y = targets_for(loss, 5, 3, seed=0)
-    c, margin = sensitivities(target, x, y, exposed, loss)
-    assert c.shape == (20, 5)
-    assert margin.shape == (5,)
-    assert bool(c.isnan().all())
-    assert bool(margin.isnan().all())
-    assert bool(signals(target, x, y, exposed, loss).isnan().all())
+    found = contributions(target, x, y, exposed.copies, loss)
+    assert found.c.shape == (20, 5)
+    assert found.margins.shape == (5,)
+    assert bool(sensitivities(found, exposed).isnan().all())
+    assert bool(found.margins.isnan().all())
+    assert bool(signals(found, exposed).isnan().all())
 
 
 def test_a_sample_with_a_neuron_of_its_own_has_its_full_strength() -> None:
     round_ = make_round(batch=6)
     target, exposed = split(round_.model), round_.exposure
-    found = signals(target, round_.x, round_.y, exposed)
+    found = signals(contributions(target, round_.x, round_.y, exposed.copies), exposed)
     assert bool(exposed.isolated.any())
     # All that can weaken it there is that its prediction is right.
     alone = exposed.isolated
@@ -840,7 +845,8 @@ def test_a_faint_sample_has_a_weak_signal() -> None:
     with torch.no_grad():
         tail.next_layer.weight.mul_(20.0)
         tail.next_layer.bias.mul_(20.0)
-    strength = signals(target, round_.x, y, Exposure.of(grid))
+    exposed = Exposure.of(grid)
+    strength = signals(contributions(target, round_.x, y, exposed.copies), exposed)
     assert strength[0] > 0.99
     assert 0 < strength[1] < 1e-3
 

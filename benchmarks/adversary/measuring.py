@@ -112,7 +112,7 @@ def decode(cell: Cell, scene: Scene, effort: float = 1.0) -> Row:
     yardstick = scene.source.yardstick
     exposed = _exposed(target, x)
     tail_known = (
-        scene.know_tail and isinstance(scene.loss, gp.CrossEntropy) and not target.tail.unknown
+        scene.knows_tail and isinstance(scene.loss, gp.CrossEntropy) and not target.tail.unknown
     )
     truth = Truth(
         x=x.double(),
@@ -127,8 +127,9 @@ def decode(cell: Cell, scene: Scene, effort: float = 1.0) -> Row:
     recovery, error = None, ""
     try:
         with _limited(TIME_LIMIT):
-            loss = scene.loss if scene.know_tail else None
-            recovery = gp.peel(model, update, loss=loss, effort=effort)
+            recovery = gp.peel(
+                model, update, loss=scene.loss, knows_tail=scene.knows_tail, effort=effort
+            )
     except Exception as raised:  # noqa: BLE001 - whatever a decoder raises is a finding
         error = f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
     seconds = time.process_time() - started

@@ -151,7 +151,7 @@ def with_loss(setting: Setting, *, loss: str, one: bool = False) -> Scene:
         y = torch.from_numpy(rng.integers(2, size=(len(scene.x), classes))).double()
         return replace(scene, y=y, loss=gp.BinaryCrossEntropy())
     if loss == "unknown":
-        return replace(scene, know_tail=False)
+        return replace(scene, knows_tail=False)
     if loss.startswith("smoothing"):
         return replace(scene, loss=gp.CrossEntropy(label_smoothing=float(loss.split()[1])))
     weights = rng.uniform(0.2, 3.0, size=classes).round(2)
@@ -216,7 +216,7 @@ def tail(setting: Setting, *, kind: str, one: bool = False, at_target: bool = Fa
         at_target: whether a dropout stands right behind the target, which hides the next layer.
     """
     scene = one_class(setting) if one else plain(setting)
-    modules = list(network(setting, hidden=(WIDTH,)))
+    modules = list(network(setting, tail=(WIDTH,)))
     front = [*modules[:2], nn.Dropout(0.3), modules[2]] if at_target else modules[:3]
     between = TAILS[kind](setting.rng)
     return replace(scene, model=nn.Sequential(*front, *between, modules[-1]))

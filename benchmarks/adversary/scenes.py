@@ -106,7 +106,9 @@ class Setting:
 
 def honest(model: nn.Module, scene: Scene) -> gp.Update:
     """The gradient of the batch, as an honest client computes it."""
-    return gp.local_update(model, scene.x, scene.y, loss=scene.loss, reduction=scene.reduction)
+    return gp.local_update(
+        model, scene.x, scene.y, gp.Client(loss=scene.loss, reduction=scene.reduction)
+    )
 
 
 def _unchanged(update: gp.Update) -> gp.Update:
@@ -124,7 +126,7 @@ class Scene:
         model: the network it received, float64.
         stated: the batch size that the update states, right or wrong; None where it states none.
         loss: what the client minimises.
-        know_tail: whether the decoder knows loss and tail.
+        knows_tail: whether the decoder knows loss and tail.
         reduction: whether the loss is the mean or the sum over the batch.
         compute: what the client computes, on its model in its dtype.
         alter: what happens to the update on its way.
@@ -137,7 +139,7 @@ class Scene:
     model: nn.Module
     stated: int | None
     loss: gp.Loss = gp.CrossEntropy()  # noqa: RUF009 - immutable
-    know_tail: bool = True
+    knows_tail: bool = True
     reduction: Reduction = "mean"
     compute: Callable[[nn.Module, Scene], gp.Update] = honest
     alter: Callable[[gp.Update], gp.Update] = _unchanged
@@ -152,7 +154,7 @@ def network(
     setting: Setting,
     *,
     outputs: int | None = None,
-    hidden: tuple[int, ...] = (),
+    tail: tuple[int, ...] = (),
     init: str | None = None,
 ) -> nn.Sequential:
     """A fresh network: PyTorch's initialisation in three of four draws, or else the paper's."""
@@ -161,7 +163,7 @@ def network(
     return mlp(
         setting.source.features,
         outputs or setting.source.classes,
-        hidden=(setting.neurons, *hidden),
+        hidden=(setting.neurons, *tail),
         rng=rng,
         init="paper" if (init or drawn) == "paper" else "torch",
     )

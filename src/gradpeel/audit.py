@@ -116,7 +116,7 @@ class Audit:
 
     def as_dict(self) -> dict[str, object]:
         """The numbers of this audit as plain values for JSON, without any samples."""
-        score = self.score
+        score, limits = self.score, self.attacker.data_range
         return {
             "design": self.design.name,
             "weights": self.design.weights,
@@ -136,7 +136,7 @@ class Audit:
             "local_batch_size": self.client.local_batch_size,
             "knows_batch_size": self.attacker.knows_batch_size,
             "knows_tail": self.attacker.knows_tail,
-            "data_range": self.attacker.data_range,
+            "data_range": limits and [_known(float(end)) for end in limits],
             "effort": self.attacker.effort,
             "without_tail": self.without_tail,
             "recovered": score.recovered,
@@ -163,8 +163,8 @@ class Audit:
 
 
 def _known(value: float) -> float | None:
-    """JSON has no word for NaN."""
-    return None if math.isnan(value) else value
+    """JSON has no word for NaN, nor for an end that is open."""
+    return value if math.isfinite(value) else None
 
 
 def audit(
@@ -233,7 +233,8 @@ def audit(
     peeling = Peeling(
         shaped,
         update,
-        loss=loss if attacker.knows_tail else None,
+        loss=loss,
+        knows_tail=attacker.knows_tail,
         sample_shape=tuple(x.shape[1:]),
         data_range=attacker.data_range,
         effort=attacker.effort,

@@ -44,7 +44,7 @@ from gradpeel.update import DTYPES, REDUCTIONS, Reduction, Update
 __all__ = ["Client", "OnStep", "gradients", "local_update"]
 
 OnStep = Callable[[nn.Module, Tensor], None]
-"""Called before each local step with the model as it is and the indices of the step's samples."""
+"""Called in each step, before the weights change, with the model and the samples' indices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Client:
         local_steps: number of its local steps.
         local_epochs: how often it goes through its data, instead of a number of steps; once if
             neither is given.
-        local_batch_size: samples per local step, drawn anew for every epoch; None for all of them.
+        local_batch_size: samples per local step, drawn again for every epoch; None for all of them.
 
     Raises:
         InputError: a setting breaks its rule, or belongs to local training and there is no `lr`.
@@ -144,7 +144,8 @@ def local_update(
         client: how the client trains.
         seed: seed of anything random in the model, such as dropout, of the order of the samples
             and of the noise; the caller's own random numbers are not affected.
-        on_step: called before each step; see `OnStep`. It must not change the model.
+        on_step: called in each step, before the weights change, with the model and the indices of
+            the step's samples. It must not change the model.
 
     Returns:
         The gradient; or, after local training, the difference of weights divided by the negative
@@ -180,8 +181,8 @@ def local_update(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         if client.lr is None:
-            watch(worker, torch.arange(len(x)))
             found = _batch_gradients(worker, x, y, client)
+            watch(worker, torch.arange(len(x)))
             update = Update(found, len(x), client.reduction)
         else:
             update = _train(worker, x, y, client, lr=client.lr, seed=seed, watch=watch)
@@ -206,8 +207,8 @@ def _train(
     )
     steps = client.count_steps(len(x))
     for step, chosen in enumerate(_choose(client, len(x), seed), start=1):
-        watch(worker, chosen)
         found = _batch_gradients(worker, x[chosen.to(x.device)], y[chosen.to(y.device)], client)
+        watch(worker, chosen)
         for name, parameter in named.items():
             parameter.grad = found[name]
         sgd.step()

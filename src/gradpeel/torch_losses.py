@@ -11,8 +11,6 @@ Example:
 
 from __future__ import annotations
 
-from typing import overload
-
 from torch import nn
 
 from gradpeel.errors import InputError
@@ -28,35 +26,24 @@ _IGNORES_NOTHING = -100
 _RULE = "expected a loss such as gradpeel.CrossEntropy() or torch.nn.CrossEntropyLoss()"
 
 
-@overload
-def as_loss(loss: GivenLoss, *, reduction: Reduction | None = None) -> Loss: ...
-@overload
-def as_loss(
-    loss: GivenLoss | None, *, reduction: Reduction | None = None, may_be_unknown: bool
-) -> Loss | None: ...
-def as_loss(
-    loss: GivenLoss | None, *, reduction: Reduction | None = None, may_be_unknown: bool = False
-) -> Loss | None:
+def as_loss(loss: GivenLoss, *, reduction: Reduction | None = None) -> Loss:
     """The loss that was given; a module of PyTorch becomes one that computes the same.
 
     Args:
         loss: a `gradpeel.Loss`, or an `nn.CrossEntropyLoss`, `nn.MSELoss` or
             `nn.BCEWithLogitsLoss`; class weights and label smoothing are kept.
         reduction: the reduction of the round, with which a module's own must agree.
-        may_be_unknown: whether None is accepted as well.
 
     Raises:
         InputError: not a loss, such as a class instead of an instance; or a module with a setting
             that is not supported, which the message names.
     """
-    if loss is None and may_be_unknown:
-        return None
     match loss:
         case nn.CrossEntropyLoss() | nn.MSELoss() | nn.BCEWithLogitsLoss():
             return _from_module(loss, reduction)
     methods = (getattr(loss, name, None) for name in ("check", "total", "denominator"))
-    if loss is None or isinstance(loss, type) or not all(map(callable, methods)):
-        raise InputError(f"loss={loss!r}: {_RULE}{', or None' if may_be_unknown else ''}")
+    if isinstance(loss, type) or not all(map(callable, methods)):
+        raise InputError(f"loss={loss!r}: {_RULE}")
     return loss
 
 

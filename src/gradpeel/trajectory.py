@@ -55,7 +55,7 @@ class Trajectory:
 
     @torch.no_grad()
     def __call__(self, model: nn.Module, chosen: Tensor) -> None:
-        """Look at the model before a step on some of the samples, given by their indices."""
+        """Look at the model in a step on some of the samples, given by their indices."""
         target = split(model, share=True)
         rows = target.front(self._x.to(target.weight))
         takes_part = torch.zeros(len(rows), dtype=torch.bool)

@@ -34,7 +34,7 @@ def images(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_one_case(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = replace(SMALL, dtype="float32", behind="9")
+    case = replace(SMALL, dtype="float32", tail="9")
     monkeypatch.setattr(speed, "WITH_REFERENCE", {case})
     row = measure(case, images, repeat=2, reference=60.0)
     assert row.cell == case

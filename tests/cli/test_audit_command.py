@@ -119,7 +119,7 @@ def test_where_nothing_is_recovered_values_are_null() -> None:
     "options",
     [
         [],
-        ["--shuffle", "--init", "torch", "--hidden", "20,10"],
+        ["--shuffle", "--init", "torch", "--tail", "20,10"],
         ["--design", "soliton-data", "--weights", "mirrored"],
     ],
 )
@@ -158,8 +158,28 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
             ["--unknown-tail", "--data", "digits", "--neurons", "600"],
             {"without_tail": "kept from the decoder", "recovered": 8, "unlabelled": 8},
         ),
-        (["--hidden", "20,10"], {"hidden": [20, 10], "recovered": 8}),
-        (["--shuffle", "--features", "standard"], {"shuffle": True, "scaling": "standard"}),
+        (["--tail", "20,10"], {"tail": [20, 10], "recovered": 8}),
+        (["--data-range", "0,1"], {"data_range": [0.0, 1.0], "recovered": 8}),
+        (["--data-range", "2,3"], {"data_range": [2.0, 3.0], "recovered": 0}),
+        (["--knows-tail", "--knows-batch-size"], {"knows_tail": True, "knows_batch_size": True}),
+        (
+            ["--lr", "0.1", "--weight-decay", "0.01"],
+            {"lr": 0.1, "weight_decay": 0.01, "local_steps": 1, "recovered": 8},
+        ),
+        (
+            ["--lr", "0.1", "--local-steps", "3", "--momentum", "0.5"],
+            {"local_steps": 3, "momentum": 0.5, "local_batch_size": None, "label_accuracy": None},
+        ),
+        (
+            ["--lr", "0.1", "--local-epochs", "2", "--local-batch-size", "3"],
+            {
+                "local_steps": 6,
+                "local_epochs": 2,
+                "local_batch_size": 3,
+                "without_tail": "the update is the sum of the gradients of 6 local steps",
+            },
+        ),
+        (["--shuffle", "--scaling", "standard"], {"shuffle": True, "scaling": "standard"}),
         (
             ["--design", "trap-weights", "--scale", "0.9"],
             {"weights": "independent", "scale": 0.9, "soliton": None},
@@ -186,7 +206,7 @@ def test_a_person_gets_a_summary() -> None:
 
 @pytest.mark.slow
 def test_the_report_names_the_command_and_the_files(folder: Path) -> None:
-    given = (*SMALL, "--seed", "3", "--unknown-tail", "--features", "standard")
+    given = (*SMALL, "--seed", "3", "--unknown-tail", "--scaling", "standard")
     assert run(*given, "--quiet", "--out", "runs/first", "--no-samples").exit_code == 0
     page = json.loads(Path("runs/first/report.json").read_text(encoding="utf-8"))
     words = shlex.split(page["command"])

@@ -25,7 +25,7 @@ from gradpeel.update import save_update
 
 AUDIT = "audit --data tiny.npz --batch-size 4 --neurons 20 --out out"
 RUN_ME = 'a") if getattr(__import__("os"), "mkdir")("out") else getattr(self, "1'
-PEEL = "peel update.safetensors --weights model.safetensors --samples out"
+PEEL = "peel update.safetensors --model model.safetensors --samples out"
 
 TABLE = [
     # the data
@@ -47,12 +47,12 @@ TABLE = [
     (f"{AUDIT} --batch-size 0", "batch_size=0: expected a positive integer"),
     (f"{AUDIT} --batch-size -3", "batch_size=-3: expected a positive integer"),
     (f"{AUDIT} --batch-size 25", "batch_size=25: tiny has 24 training samples"),
-    ("audit --data digits --features raw --out out", "features='raw': digits holds pixels"),
+    ("audit --data digits --scaling raw --out out", "scaling='raw': digits holds pixels"),
     # the network and the design
     (f"{AUDIT} --neurons {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
-    (f"{AUDIT} --hidden {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
-    (f"{AUDIT} --hidden 0", "hidden='0': expected positive integers such as 256,128"),
-    (f"{AUDIT} --hidden wide", "hidden='wide': expected positive integers such as 256,128"),
+    (f"{AUDIT} --tail {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
+    (f"{AUDIT} --tail 0", "tail='0': expected positive integers such as 256,128"),
+    (f"{AUDIT} --tail wide", "tail='wide': expected positive integers such as 256,128"),
     (f"{AUDIT} --noise -1", "noise=-1.0: expected a number of at least 0"),
     (f"{AUDIT} --noise nan", "noise=nan: expected a number of at least 0"),
     (f"{AUDIT} --label-smoothing 1", "label_smoothing=1.0: expected a number from 0 to below 1"),
@@ -60,6 +60,20 @@ TABLE = [
         f"{AUDIT} --loss mean-squared-error --label-smoothing 0.1",
         "label_smoothing=0.1: loss mean-squared-error has no label_smoothing; cross-entropy has",
     ),
+    (f"{AUDIT} --lr 0", "lr=0.0: expected a number above 0"),
+    (f"{AUDIT} --lr inf", "lr=inf: expected a number above 0"),
+    (f"{AUDIT} --lr 0.1 --momentum 1", "momentum=1.0: expected a number from 0 to below 1"),
+    (f"{AUDIT} --lr 0.1 --weight-decay -1", "weight_decay=-1.0: expected a number of at least 0"),
+    (f"{AUDIT} --lr 0.1 --local-steps 0", "local_steps=0: expected a positive integer"),
+    (f"{AUDIT} --lr 0.1 --local-batch-size -2", "local_batch_size=-2: expected a positive integer"),
+    (f"{AUDIT} --local-steps 5", "local_steps=5: only a client with a learning rate (lr) trains"),
+    (
+        f"{AUDIT} --lr 0.1 --local-steps 5 --local-epochs 2",
+        "local_steps=5, local_epochs=2: expected one of the two",
+    ),
+    (f"{AUDIT} --lr 1e300 --local-steps 9", "lr=1e+300: the training diverges in local step"),
+    (f"{AUDIT} --data-range 0", "data-range='0': expected two numbers such as 0,1"),
+    (f"{AUDIT} --effort -1", "effort=-1.0: expected a number of at least 0"),
     (f"{AUDIT} --scale 0.9", "scale=0.9: design passive has no scale; trap-weights has"),
     (f"{AUDIT} --weights mirrored", "weights=mirrored: design passive has no weights; trap-wei"),
     (f"{AUDIT} --design trap-weights --scale 0", "scale=0.0: expected a number above 0 and at mo"),
@@ -111,13 +125,13 @@ TABLE = [
     ),
     (f"{PEEL} --batch-size 5", "update.safetensors: says batch_size=4 but 5 was given"),
     (f"{PEEL} --reduction sum", "update.safetensors: says reduction='mean' but 'sum' was given"),
-    (f"{PEEL} --range 0", "range='0': expected two numbers such as 0,1"),
-    (f"{PEEL} --range 1,0", "data_range=(1.0, 0.0): expected the smaller value first"),
+    (f"{PEEL} --data-range 0", "data-range='0': expected two numbers such as 0,1"),
+    (f"{PEEL} --data-range 1,0", "data_range=(1.0, 0.0): expected the smaller value first"),
     (f"{PEEL} --shape 2,2", "shape=2,2: expected 6 values in all, as the model has"),
     (f"{PEEL} --shape 2,x", "shape='2,x': expected positive integers such as 256,128"),
     (f"{PEEL} --samples full", "full: holds files: expected a new or an empty directory"),
     (
-        "peel update.safetensors --weights model.safetensors --shape 2,3",
+        "peel update.safetensors --model model.safetensors --shape 2,3",
         "shape=2,3: only the file that --samples writes has a shape",
     ),
 ]

@@ -10,9 +10,9 @@ from gradpeel.errors import InputError
 
 @pytest.mark.parametrize("text", ["", ",", "x", "256,x", "0", "256,0", "-1", "2.5", "256,", "1e3"])
 def test_sizes_are_positive_integers(text: str) -> None:
-    message = f"hidden={text!r}: expected positive integers such as 256,128"
+    message = f"tail={text!r}: expected positive integers such as 256,128"
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
-        parse_sizes("hidden", text)
+        parse_sizes("tail", text)
 
 
 @pytest.mark.parametrize("text", ["", "1", "1,2,3", "a,b", "1,", ",", "1;2"])
@@ -23,5 +23,5 @@ def test_a_pair_is_two_numbers(text: str) -> None:
 
 
 def test_lists_are_read_in_order() -> None:
-    assert parse_sizes("hidden", "256, 128,1") == (256, 128, 1)
+    assert parse_sizes("tail", "256, 128,1") == (256, 128, 1)
     assert parse_pair("range", "-1,1e3", example="0,1") == (-1.0, 1000.0)

@@ -19,7 +19,7 @@ FILES = ("update.safetensors", "model.safetensors")
 
 
 def run(*options: str) -> Result:
-    return CliRunner().invoke(main, ["peel", FILES[0], "--weights", FILES[1], *options])
+    return CliRunner().invoke(main, ["peel", FILES[0], "--model", FILES[1], *options])
 
 
 def audit(out: Path, *options: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def audit(out: Path, *options: str) -> dict[str, Any]:
 def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """An audit of 24 digits, some of which can be recovered: its directory and its numbers."""
     out = tmp_path_factory.mktemp("audited")
-    return out, audit(out, "--batch-size", "24", "--neurons", "60", "--hidden", "30")
+    return out, audit(out, "--batch-size", "24", "--neurons", "60", "--tail", "30")
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_the_first_layers_are_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: tuple[str, ...]
 ) -> None:
     # Without a tail it takes a layer wide enough for firing patterns to tell samples apart.
-    truth = audit(tmp_path, "--batch-size", "24", "--neurons", "600", "--hidden", "30")
+    truth = audit(tmp_path, "--batch-size", "24", "--neurons", "600", "--tail", "30")
     assert truth["recovered"] > 0
     monkeypatch.chdir(tmp_path)
     state = load_file(FILES[1])
@@ -133,7 +133,7 @@ def test_counts_are_shown_and_nothing_is_written(truth: dict[str, Any]) -> None:
 def test_samples_are_written_on_request_for_the_user_alone(
     truth: dict[str, Any], shape: list[str], sample_shape: tuple[int, ...]
 ) -> None:
-    finished = run("--samples", "found", *shape, "--range", "0,1", "--json")
+    finished = run("--samples", "found", *shape, "--data-range", "0,1", "--json")
     path = Path("found/samples.npz")
     assert finished.exit_code == 0
     assert finished.stderr.startswith(f"wrote {path}: recovered samples are personal data")
@@ -170,3 +170,13 @@ def test_an_update_that_decodes_to_nothing_is_no_error(
     with np.load("found/samples.npz") as arrays:
         assert arrays["samples"].shape == (0, 64)
     assert "No sample of 24" in run().stdout
+
+
+def test_an_update_of_local_steps_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    truth = audit(
+        tmp_path, "--batch-size", "8", "--neurons", "200", "--lr", "0.1", "--local-steps", "1"
+    )
+    finished = run("--json")
+    assert finished.exit_code == 0
+    assert json.loads(finished.stdout)["recovered"] == truth["recovered"] == 8

@@ -8,7 +8,9 @@ from typer.testing import CliRunner, Result
 
 from gradpeel.cli import main
 
-PLAN = 'datasets = ["digits"]\ndesigns = ["passive"]\nbatch_sizes = [8]\nwidths = [60]\nseeds = 2\n'
+PLAN = (
+    'datasets = ["digits"]\ndesigns = ["passive"]\nbatch_sizes = [8]\nneurons = [60]\nseeds = 2\n'
+)
 
 
 def _sweep(*options: str | Path) -> Result:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from gradpeel.datasets import FEATURES, Dataset, draw_batch, rescale
+from gradpeel.datasets import SCALINGS, Dataset, draw_batch, rescale
 from gradpeel.errors import InputError
 
 
@@ -228,29 +228,29 @@ def test_raw_leaves_the_numbers_alone() -> None:
     assert rescale(data, "raw") is data
 
 
-@pytest.mark.parametrize("features", ["minmax", "standard"])
-def test_the_test_split_is_scaled_by_the_training_split(features: str) -> None:
+@pytest.mark.parametrize("scaling", ["minmax", "standard"])
+def test_the_test_split_is_scaled_by_the_training_split(scaling: str) -> None:
     x_train = np.array([[0.0], [4.0]])
     data = make(x_train=x_train, y_train=np.array([0, 1]), x_test=np.full((4, 1), 6.0))
-    expected = {"minmax": 1.5, "standard": 2.0}[features]
-    np.testing.assert_allclose(rescale(data, features).x_test, expected)
+    expected = {"minmax": 1.5, "standard": 2.0}[scaling]
+    np.testing.assert_allclose(rescale(data, scaling).x_test, expected)
 
 
-@pytest.mark.parametrize("features", ["minmax", "standard"])
-def test_a_constant_feature_becomes_zero_in_both_splits(features: str) -> None:
+@pytest.mark.parametrize("scaling", ["minmax", "standard"])
+def test_a_constant_feature_becomes_zero_in_both_splits(scaling: str) -> None:
     # The computed deviation of six times 0.1 is 1e-17, by which nothing may be divided.
     data = make(x_train=np.full((6, 5), 0.1))
-    scaled = rescale(data, features)
+    scaled = rescale(data, scaling)
     assert not scaled.x_train.any()
     assert not scaled.x_test.any()
 
 
-@pytest.mark.parametrize("features", ["minmax", "standard"])
-def test_a_feature_too_wide_for_float64_is_refused(features: str) -> None:
+@pytest.mark.parametrize("scaling", ["minmax", "standard"])
+def test_a_feature_too_wide_for_float64_is_refused(scaling: str) -> None:
     x = np.array([[-1.7e308], [1.7e308]] * 3)
     data = make(x_train=x, x_test=x[:4])
     with pytest.raises(InputError, match=r"^toy: x_train runs from -1\.7e\+308 to 1\.7e\+308: "):
-        rescale(data, features)
+        rescale(data, scaling)
 
 
 def test_a_test_value_too_far_out_for_float64_is_refused() -> None:
@@ -260,19 +260,19 @@ def test_a_test_value_too_far_out_for_float64_is_refused() -> None:
 
 
 def test_unknown_scaling_is_refused() -> None:
-    assert FEATURES == ("minmax", "standard", "raw")
-    message = "^features='zscore': expected one of minmax, standard, raw$"
+    assert SCALINGS == ("minmax", "standard", "raw")
+    message = "^scaling='zscore': expected one of minmax, standard, raw$"
     with pytest.raises(InputError, match=message):
         rescale(make(), "zscore")
 
 
-@pytest.mark.parametrize("features", ["minmax", "standard"])
-def test_scaled_features_go_back_to_their_units(features: str) -> None:
+@pytest.mark.parametrize("scaling", ["minmax", "standard"])
+def test_scaled_features_go_back_to_their_units(scaling: str) -> None:
     x = np.random.default_rng(0).normal(size=(20, 3)) * [1e-3, 1.0, 1e4] + [5.0, 0.0, -7.0]
     x[:, 1] = 2.5  # says nothing about its own scale, and must come back nevertheless
     y = np.arange(20) % 2
     measured = Dataset("mine", x, y, x, y, classes=2)
     assert measured.units is rescale(measured, "raw").units is None
-    scaled = rescale(measured, features)
+    scaled = rescale(measured, scaling)
     assert scaled.units is not None
     np.testing.assert_allclose(scaled.units.original(scaled.x_train), x, rtol=1e-12)

@@ -136,25 +136,25 @@ def test_assemble_refusals(tiles: NDArray[np.float64], present: Any, message: st
 
 
 @pytest.mark.parametrize(
-    ("name", "features", "message"),
+    ("name", "scaling", "message"),
     [
         ("iris", "minmax", "data='iris': expected one of digits, breast_cancer, photos"),
-        ("breast_cancer", "log", "features='log': expected one of minmax, standard, raw"),
+        ("breast_cancer", "log", "scaling='log': expected one of minmax, standard, raw"),
         (
             "digits",
             "standard",
-            f"features='standard': digits holds pixels: {ONE_WAY}",
+            f"scaling='standard': digits holds pixels: {ONE_WAY}",
         ),
         (
             "photos",
             "raw",
-            f"features='raw': photos holds pixels: {ONE_WAY}",
+            f"scaling='raw': photos holds pixels: {ONE_WAY}",
         ),
     ],
 )
-def test_refusals(name: str, features: str, message: str) -> None:
+def test_refusals(name: str, scaling: str, message: str) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
-        load_embedded(name, features)
+        load_embedded(name, scaling)
 
 
 def test_photos_without_pillow_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

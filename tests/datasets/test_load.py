@@ -47,8 +47,8 @@ def test_a_name_wins_over_a_file_and_a_bare_file_name_works(
 
 
 def test_the_scaling_reaches_both_kinds(tmp_path: Path) -> None:
-    assert load(save(tmp_path / "mine.npz"), features="raw").x_train.max() == 11
-    assert load("breast_cancer", features="raw").x_train.max() > 1000
+    assert load(save(tmp_path / "mine.npz"), scaling="raw").x_train.max() == 11
+    assert load("breast_cancer", scaling="raw").x_train.max() > 1000
 
 
 def test_a_limit_takes_the_first_samples_of_each_split(tmp_path: Path) -> None:

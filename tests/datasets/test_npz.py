@@ -76,7 +76,7 @@ def test_other_numbers_are_minmax_scaled_by_the_training_array(tmp_path: Path, d
 
 def test_standard_and_raw_features(tmp_path: Path) -> None:
     path = save(tmp_path, table())
-    standard, raw = load_npz(path, "standard"), load_npz(path, features="raw")
+    standard, raw = load_npz(path, "standard"), load_npz(path, scaling="raw")
     np.testing.assert_allclose(standard.x_train.std(axis=0), 1)
     np.testing.assert_array_equal(raw.x_test, table()["x_test"])
     assert raw.data_range is None
@@ -237,17 +237,17 @@ def test_refusals(tmp_path: Path, arrays: Callable[[], Arrays], message: str) ->
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("features", ["standard", "raw"])
-def test_pixels_are_scaled_one_way_only(tmp_path: Path, features: str) -> None:
+@pytest.mark.parametrize("scaling", ["standard", "raw"])
+def test_pixels_are_scaled_one_way_only(tmp_path: Path, scaling: str) -> None:
     path = save(tmp_path, pixels())
     rule = "expected minmax, because pixels are always scaled to [0, 1]"
-    message = f"features='{features}': {path} holds pixels: {rule}"
+    message = f"scaling='{scaling}': {path} holds pixels: {rule}"
     with pytest.raises(InputError, match=re.escape(message)):
-        load_npz(path, features)
+        load_npz(path, scaling)
 
 
 def test_unknown_scaling_is_refused_before_the_file_is_opened(tmp_path: Path) -> None:
-    message = "^features='log': expected one of minmax, standard, raw$"
+    message = "^scaling='log': expected one of minmax, standard, raw$"
     with pytest.raises(InputError, match=message):
         load_npz(tmp_path / "missing.npz", "log")
 

@@ -152,16 +152,16 @@ def test_an_npz_of_another_size_is_not_scaled(tmp_path: Path, size: int | None, 
         load("imagenet", data_dir=tmp_path, image_size=size)
 
 
-@pytest.mark.parametrize("features", ["minmax", "standard", "raw"])
+@pytest.mark.parametrize("scaling", ["minmax", "standard", "raw"])
 @pytest.mark.parametrize("limit", [None, 2])
 def test_harus_is_scaled_by_the_whole_training_split(
-    tmp_path: Path, features: str, limit: int | None
+    tmp_path: Path, scaling: str, limit: int | None
 ) -> None:
     write_har(tmp_path / "harus", TABLE, Y % 6)
-    data = load("harus", features, data_dir=tmp_path, limit=limit)
+    data = load("harus", scaling, data_dir=tmp_path, limit=limit)
     raw = Dataset("harus", TABLE, Y % 6, TABLE[::-1], Y[::-1] % 6, classes=6)
-    np.testing.assert_array_equal(data.x_train, rescale(raw, features).x_train[:limit])
-    np.testing.assert_array_equal(data.x_test, rescale(raw, features).x_test[:limit])
+    np.testing.assert_array_equal(data.x_train, rescale(raw, scaling).x_train[:limit])
+    np.testing.assert_array_equal(data.x_test, rescale(raw, scaling).x_test[:limit])
     assert data.feature_names is not None
 
 
@@ -206,8 +206,8 @@ def test_the_default_limit_keeps_to_the_memory(
         ("mnist", {"data_dir": "nowhere"}, "data_dir='nowhere': no such directory"),
         ("mnist", {"data_dir": "a\0b"}, r"data_dir='a\x00b': no such directory"),
         ("mnist", {"data_dir": "a" * 5000}, "data_dir='aaaa"),
-        ("mnist", {"features": "standard"}, "features='standard': mnist holds pixels: expected mi"),
-        ("harus", {"features": "log"}, "features='log': expected one of minmax, standard, raw"),
+        ("mnist", {"scaling": "standard"}, "scaling='standard': mnist holds pixels: expected mi"),
+        ("harus", {"scaling": "log"}, "scaling='log': expected one of minmax, standard, raw"),
     ],
 )
 def test_refusals(name: str, options: dict[str, Any], message: str) -> None:

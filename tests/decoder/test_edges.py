@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gradpeel import Attacker, Client
 from gradpeel.audit import audit
 from gradpeel.client import local_update
 from gradpeel.decoder import peel
@@ -74,7 +75,7 @@ def test_labels_that_weigh_nothing(hidden: tuple[int, ...]) -> None:
     ).double()
     x, y = make_batch(60, 12, 4)
     loss = CrossEntropy(class_weights=(1.0, 2.0, 0.0, 3.0))
-    recovery = peel(model, local_update(model, x, y, loss=loss, reduction="sum"), loss=loss)
+    recovery = peel(model, local_update(model, x, y, Client(loss=loss, reduction="sum")), loss=loss)
     who = truths_of(recovery.samples, x)
     assert -1 not in who
     assert all(int(y[i]) != 2 for i in who)
@@ -99,7 +100,7 @@ def test_mixtures_of_samples_that_fire_alike_are_no_samples(seed: int, apart: fl
         target.bias[fires[0] != fires[1]] -= 5
     fires = split(model).pre_activations(x) > 0
     assert torch.equal(fires[0], fires[1])
-    recovery = peel(model, local_update(model, x, y, dtype=torch.float32))
+    recovery = peel(model, local_update(model, x, y, Client(dtype=torch.float32)))
     off = torch.cdist(recovery.samples, x) / 250**0.5
     assert bool((off.amin(1) <= 2 * recovery.errors).all())
 
@@ -111,5 +112,5 @@ def test_certain_samples_can_be_audited(seed: int) -> None:
     y = torch.tensor(rng.integers(0, 2, 24))
     rng.normal(size=(24, 20))
     model = mlp(20, 2, hidden=(60,), rng=rng)
-    found = audit(model, x, y, design=Passive("gaussian"), seed=seed)
+    found = audit(model, x, y, attacker=Attacker(Passive("gaussian")), seed=seed)
     assert found.score.false_certificates == 0

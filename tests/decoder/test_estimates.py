@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gradpeel import Attacker, Client
 from gradpeel.audit import Audit, audit
-from gradpeel.designs import SolitonData
+from gradpeel.designs import Passive, SolitonData
 from gradpeel.scoring import ESTIMATE_FACTOR
 from support import make_batch, make_model
 
@@ -24,7 +25,7 @@ def audits(
     *,
     dtype: torch.dtype,
     noise: float = 0.0,
-    know_tail: bool = True,
+    knows_tail: bool = True,
     hidden: tuple[int, ...] = (),
 ) -> list[Audit]:
     features, neurons, batch, soliton = SHAPES[shape]
@@ -37,11 +38,9 @@ def audits(
                 make_model(features, neurons, 6, hidden, seed=seed),
                 x,
                 y,
-                design=design if soliton else None,
-                dtype=dtype,
-                noise=noise,
+                client=Client(dtype=dtype, noise=noise),
+                attacker=Attacker(design if soliton else Passive(), knows_tail=knows_tail),
                 seed=seed,
-                know_tail=know_tail,
             )
         )
     return done
@@ -80,9 +79,9 @@ def check(done: list[Audit], *, proven: bool = True) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("know_tail", [True, False])
-def test_honest_updates(shape: str, dtype: torch.dtype, *, know_tail: bool) -> None:
-    check(audits(shape, 4, dtype=dtype, know_tail=know_tail), proven=know_tail)
+@pytest.mark.parametrize("knows_tail", [True, False])
+def test_honest_updates(shape: str, dtype: torch.dtype, *, knows_tail: bool) -> None:
+    check(audits(shape, 4, dtype=dtype, knows_tail=knows_tail), proven=knows_tail)
 
 
 @pytest.mark.slow
@@ -102,7 +101,7 @@ def test_noisy_updates_in_float32(noise: float) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("noise", [1e-6, 1e-4])
 def test_noisy_updates_without_the_tail(shape: str, noise: float) -> None:
-    check(audits(shape, 4, dtype=torch.float64, noise=noise, know_tail=False), proven=False)
+    check(audits(shape, 4, dtype=torch.float64, noise=noise, knows_tail=False), proven=False)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
@@ -113,5 +112,5 @@ def test_behind_a_hidden_layer(noise: float) -> None:
 def test_a_little_noise_is_not_taken_for_roundings() -> None:
     x, y = make_batch(60, 16, 6, seed=3)
     model = make_model(60, 200, 6, seed=3)
-    found = audit(model, x, y, dtype=torch.float32, noise=1e-6, seed=3)
+    found = audit(model, x, y, client=Client(dtype=torch.float32, noise=1e-6), seed=3)
     assert found.score.error_estimates_hold == 1.0

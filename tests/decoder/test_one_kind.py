@@ -132,7 +132,7 @@ def test_two_labels_of_pictures_in_black_and_white(dtype: torch.dtype) -> None:
     x = (torch.rand(16, 400, generator=torch.Generator().manual_seed(0)) < 0.3).to(dtype)
     model = default_model(400, 300, 5, dtype=dtype)
     found = [
-        gp.audit(model, x, torch.arange(16) % 2, state_batch_size=stated)
+        gp.audit(model, x, torch.arange(16) % 2, attacker=gp.Attacker(knows_batch_size=stated))
         for stated in (True, False)
     ]
     assert [audit.score.recovered for audit in found] == [16, 16]

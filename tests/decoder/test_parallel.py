@@ -29,8 +29,8 @@ def test_one_direction_takes_a_wide_layer(outputs: int, neurons: int, *, proven:
     loss: gp.Loss = gp.CrossEntropy()
     if outputs == 1:
         y, loss = y[:, None].double(), gp.MeanSquaredError()
-    update = gp.local_update(model, x, y, loss=loss)
-    recovery = peel(model, update, loss=None)
+    update = gp.local_update(model, x, y, gp.Client(loss=loss))
+    recovery = peel(model, update, knows_tail=False)
     assert -1 not in truths_of(recovery.samples, x)
     assert len(recovery) == (len(x) if proven else 0)
     assert readable(recovery, x) == set(range(len(x)))
@@ -39,5 +39,5 @@ def test_one_direction_takes_a_wide_layer(outputs: int, neurons: int, *, proven:
 def test_several_directions_do_not() -> None:
     x, y = make_batch(40, 6, 5)
     model = default_model(40, 200, 5, dtype=torch.float64)
-    recovery = peel(model, gp.local_update(model, x, y), loss=None)
+    recovery = peel(model, gp.local_update(model, x, y), knows_tail=False)
     assert sorted(truths_of(recovery.samples, x)) == list(range(len(x)))

@@ -19,7 +19,7 @@ from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, peel
 from gradpeel.decoder.recovery import Evidence
 from gradpeel.networks import mlp
-from gradpeel.signals import signals
+from gradpeel.signals import contributions, signals
 from gradpeel.update import Update
 from support import (
     SmallRound,
@@ -50,7 +50,7 @@ def test_recovers_what_the_bound_reaches(round_: SmallRound) -> None:
     target = gp.split(round_.model)
     # A dead hidden layer or a certain prediction leaves a sample without gradient: it cannot be
     # recovered, and it hides nobody.
-    carried = signals(target, round_.x, round_.y, exposed) > 1e-9
+    carried = signals(contributions(target, round_.x, round_.y, exposed.copies), exposed) > 1e-9
     reached = set(exposed.reached.nonzero()[:, 0].tolist())
     clear = {i for i in reached if carried[i]}
     recovery = peel(round_.model, round_.update, effort=0.0)
@@ -232,7 +232,7 @@ def test_nothing_is_certified_where_there_is_no_sample(
     # Nor where nobody says how large the batch is, or how the loss is made.
     unknown = replace(update, batch_size=None)
     assert len(peel(model, unknown, use_next_layer=use_next_layer)) == 0
-    assert len(peel(model, unknown, use_next_layer=use_next_layer, loss=None)) == 0
+    assert len(peel(model, unknown, use_next_layer=use_next_layer, knows_tail=False)) == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -247,7 +247,7 @@ def test_mixtures_alone_are_never_certified(seed: int) -> None:
     update = local_update(model, x, y)
     assert len(peel(model, update)) == 0
     assert len(peel(model, replace(update, batch_size=None))) == 0
-    assert len(peel(model, update, loss=None)) == 0
+    assert len(peel(model, update, knows_tail=False)) == 0
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -260,7 +260,7 @@ def test_whole_number_mixtures_of_certain_samples_are_no_samples(seed: int, clas
     y = torch.tensor(rng.integers(0, classes, 24))
     rng.normal(size=(24, 20))
     model = mlp(20, classes, hidden=(60,), rng=rng)
-    found = gp.audit(model, x, y, design=gp.designs.Passive("gaussian"), seed=seed)
+    found = gp.audit(model, x, y, attacker=gp.Attacker(gp.designs.Passive("gaussian")), seed=seed)
     assert found.score.false_certificates == 0
 
 

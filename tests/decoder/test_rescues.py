@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from gradpeel import Attacker, Client
 from gradpeel.audit import Audit, audit
 from gradpeel.client import local_update
 from gradpeel.decoder import Peeling, Stage, peel
@@ -37,7 +38,7 @@ def surest(
         model.get_parameter("2.weight").mul_(scale)
     design = SolitonData(make_batch(features, batch, 4, seed=seed + 1000)[0])
     x, y = make_batch(features, batch, 4, seed=seed)
-    return audit(model, x, y, design=design, dtype=dtype, seed=seed)
+    return audit(model, x, y, client=Client(dtype=dtype), attacker=Attacker(design), seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,9 @@ def test_with_two_classes_nothing_is_tried() -> None:
             model.get_parameter("2.weight").mul_(15.0)
         x, y = make_batch(40, 40, 2, seed=seed)
         design = SolitonData(make_batch(40, 40, 2, seed=seed + 1000)[0])
-        found = audit(model, x, y, design=design, dtype=torch.float32, seed=seed)
+        found = audit(
+            model, x, y, client=Client(dtype=torch.float32), attacker=Attacker(design), seed=seed
+        )
         assert all(step.stage < Stage.SPECULATIVE for step in found.recovery.trace)
         assert found.score.false_certificates == 0
 
@@ -202,7 +205,7 @@ def test_few_classes_in_few_digits_certify_nothing_false(
     features, neurons, batch = [(60, 200, 16), (300, 250, 40), (12, 200, 10)][seed % 4]
     x, y = make_batch(features, batch, classes, seed=seed)
     model = make_model(features, neurons, classes, seed=seed)
-    found = audit(model, x, y, dtype=dtype, noise=noise, seed=seed)
+    found = audit(model, x, y, client=Client(dtype=dtype, noise=noise), seed=seed)
     assert found.score.read > 0
     assert found.score.false_certificates == found.score.repeats == 0
 
@@ -213,5 +216,7 @@ def test_the_trace_holds_everybody_who_is_certified() -> None:
         model.get_parameter("2.weight").mul_(30.0)
     design = SolitonData(make_batch(40, 40, 4, seed=1000)[0])
     x, y = make_batch(40, 40, 4)
-    recovery = audit(model, x, y, design=design, dtype=torch.float32).recovery
+    recovery = audit(
+        model, x, y, client=Client(dtype=torch.float32), attacker=Attacker(design)
+    ).recovery
     assert sum(step.certified for step in recovery.trace) == len(recovery)

@@ -132,10 +132,12 @@ def test_float32() -> None:
     assert recovery.complete
 
 
-@pytest.mark.parametrize("loss", [None, MeanSquaredError()], ids=["nothing known", "mse"])
-def test_without_tail_or_labels(loss: MeanSquaredError | None) -> None:
+@pytest.mark.parametrize(
+    "told", [{"knows_tail": False}, {"loss": MeanSquaredError()}], ids=["nothing known", "mse"]
+)
+def test_without_tail_or_labels(told: dict[str, Any]) -> None:
     round_ = crowded()
-    recovery = peel(round_.model, round_.update, loss=loss)
+    recovery = peel(round_.model, round_.update, **told)
     assert whole(recovery, round_)
     assert bool((recovery.labels == -1).all())
 
@@ -144,7 +146,7 @@ def test_without_the_next_layer() -> None:
     round_ = crowded(20, neurons=300)
     first = nn.Sequential(round_.model[0], round_.model[1])
     gradients = {n: g for n, g in round_.update.gradients.items() if n.startswith("0.")}
-    recovery = peel(first, replace(round_.update, gradients=gradients), loss=None)
+    recovery = peel(first, replace(round_.update, gradients=gradients), knows_tail=False)
     assert whole(recovery, round_)
 
 
@@ -253,7 +255,7 @@ def test_an_effort_is_a_number(effort: Any) -> None:
     with pytest.raises(InputError, match=r"effort=.*: expected a number of at least 0"):
         peel(round_.model, round_.update, effort=effort)
     with pytest.raises(InputError, match=r"effort=.*: expected a number of at least 0"):
-        gp.audit(round_.model, round_.x, round_.y, effort=effort)
+        gp.audit(round_.model, round_.x, round_.y, attacker=gp.Attacker(effort=effort))
 
 
 def test_every_row_lies_in_the_space() -> None:
@@ -389,9 +391,8 @@ def test_never_anything_false(
     if labels == "one":
         y[:] = y[0]
     round_ = round_of(default_model(features, neurons, classes, seed=seed, dtype=dtype), x, y)
-    loss = gp.losses.CrossEntropy() if known else None
-    recovery = peel(round_.model, round_.update, loss=loss)
+    recovery = peel(round_.model, round_.update, knows_tail=known)
     found = recovered(recovery, round_, within=1e-2)
     if recovery.complete:
         assert len(found) == batch
-    assert len(found) >= len(peel(round_.model, round_.update, loss=loss, effort=0.0))
+    assert len(found) >= len(peel(round_.model, round_.update, knows_tail=known, effort=0.0))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.decoder import peel
-from gradpeel.signals import signals
+from gradpeel.signals import contributions, signals
 from gradpeel.target import split
 from support import SmallRound, make_batch, make_model, make_round, readable, recovered, round_of
 
@@ -79,7 +79,10 @@ def round_with(tail: str, *, seed: int, dtype: torch.dtype = torch.float64) -> S
 def clear(round_: SmallRound, least: float) -> set[int]:
     """Samples that peeling reaches and that leave a trace in the update."""
     exposed = round_.exposure
-    strength = signals(split(round_.model).to(torch.float64), round_.x, round_.y, exposed)
+    strength = signals(
+        contributions(split(round_.model).to(torch.float64), round_.x, round_.y, exposed.copies),
+        exposed,
+    )
     return set((exposed.reached & (strength > least)).nonzero()[:, 0].tolist())
 
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gradpeel import Client
 from gradpeel.client import local_update
 from gradpeel.decoder import Recovery, peel
 from gradpeel.errors import InputError
-from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
+from gradpeel.losses import BinaryCrossEntropy, Loss, MeanSquaredError
 from gradpeel.noise import with_noise
 from gradpeel.update import Update
 from support import SmallRound, make_batch, make_model, make_round, recovered, round_of
@@ -52,7 +53,7 @@ def wide(
 def test_an_unknown_loss(seed: int, hidden: tuple[int, ...], *, stated: bool) -> None:
     round_ = wide(seed=seed, hidden=hidden)
     update = round_.update if stated else replace(round_.update, batch_size=None)
-    recovery = peel(round_.model, update, loss=None)
+    recovery = peel(round_.model, update, knows_tail=False)
     assert found_in(recovery, round_) == reached(round_) == set(range(BATCH))
     # As many as are stated, and nothing is left: nobody else says how many there are.
     assert recovery.complete == stated
@@ -69,10 +70,10 @@ def test_an_unknown_loss(seed: int, hidden: tuple[int, ...], *, stated: bool) ->
 def test_losses_without_labels(loss: Loss, dtype: torch.dtype, hidden: tuple[int, ...]) -> None:
     for seed in range(2):
         body = wide(seed=seed, hidden=hidden, dtype=dtype)
-        update = local_update(body.model, body.x, targets(body.y), loss=loss)
+        update = local_update(body.model, body.x, targets(body.y), Client(loss=loss))
         round_ = SmallRound(body.model, body.x, body.y, update)
-        for told in (loss, None):
-            recovery = peel(round_.model, update, loss=told)
+        for knows_tail in (True, False):
+            recovery = peel(round_.model, update, loss=loss, knows_tail=knows_tail)
             assert found_in(recovery, round_, within=1e-3) == reached(round_)
 
 
@@ -110,8 +111,8 @@ def test_in_training_mode(tail: str, dtype: torch.dtype, seed: int) -> None:
     x, y = make_batch(FEATURES, BATCH, OUTPUTS, seed=seed)
     round_ = round_of(model, x, y, seed=seed)
     # Whether one says so or not: the tail is in training mode, so nobody can simulate it.
-    for loss in (CrossEntropy(), None):
-        recovery = peel(model, round_.update, loss=loss)
+    for knows_tail in (True, False):
+        recovery = peel(model, round_.update, knows_tail=knows_tail)
         assert found_in(recovery, round_, within=1e-3) == reached(round_)
         assert recovery.kinds == ("next layer", "structure")
 
@@ -136,7 +137,7 @@ def test_dropout_on_the_activations_certifies_nothing_false(seed: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_without_a_next_layer_where_a_sample_fires_must_do(seed: int, dtype: torch.dtype) -> None:
     round_ = wide(seed=seed, dtype=dtype)
-    recovery = peel(round_.model, round_.update, loss=None, use_next_layer=False)
+    recovery = peel(round_.model, round_.update, knows_tail=False, use_next_layer=False)
     found = found_in(recovery, round_, within=1e-3)
     assert recovery.kinds in ((), ("structure",))
     if dtype == torch.float64:
@@ -150,7 +151,7 @@ def test_the_first_layers_of_a_deeper_network_will_do(layers: int, dtype: torch.
     for seed in range(3):
         round_ = wide(seed=seed, hidden=(30, 20), dtype=dtype)
         stump = round_.model[:layers]
-        recovery = peel(stump, round_.update, loss=None)
+        recovery = peel(stump, round_.update, knows_tail=False)
         found = found_in(recovery, round_, within=1e-3)
         if layers == 3:
             assert found == reached(round_)
@@ -160,7 +161,7 @@ def test_the_first_layers_of_a_deeper_network_will_do(layers: int, dtype: torch.
 
 def test_a_tail_that_is_missing_must_be_said_to_be() -> None:
     round_ = wide()
-    with pytest.raises(InputError, match="where the tail is unknown, say so: loss=None"):
+    with pytest.raises(InputError, match="where the tail is unknown, say so: knows_tail=False"):
         peel(round_.model[:2], round_.update)
 
 
@@ -169,14 +170,14 @@ def test_a_little_noise_is_no_obstacle(sigma: float) -> None:
     for seed in range(3):
         round_ = wide(seed=seed, hidden=(30,))
         update = with_noise(round_.update, sigma, seed=seed)
-        recovery = peel(round_.model, update, loss=None)
+        recovery = peel(round_.model, update, knows_tail=False)
         assert len(found_in(recovery, round_, within=1e-2)) >= BATCH - 1
 
 
 def test_a_next_layer_whose_gradient_was_not_sent_is_no_evidence() -> None:
     round_ = wide()
     first = {name: g for name, g in round_.update.gradients.items() if name.startswith("0.")}
-    recovery = peel(round_.model, Update(first, BATCH), loss=None)
+    recovery = peel(round_.model, Update(first, BATCH), knows_tail=False)
     found_in(recovery, round_)
     assert recovery.kinds in ((), ("structure",))
 
@@ -184,5 +185,5 @@ def test_a_next_layer_whose_gradient_was_not_sent_is_no_evidence() -> None:
 def test_narrow_layers_say_too_little() -> None:
     # In a layer this narrow mixtures may fire as samples do: nothing is certified.
     round_ = make_round(24, 40, 6)
-    recovery = peel(round_.model, round_.update, loss=None)
+    recovery = peel(round_.model, round_.update, knows_tail=False)
     assert len(recovery) == 0

@@ -55,7 +55,9 @@ ROUNDS = st.builds(
 def test_an_audit_counts_no_fewer_than_a_single_look_shows(
     round_: SmallRound, noise: float
 ) -> None:
-    found = gp.audit(round_.model, round_.x, round_.y, noise=noise, dtype=round_.update.dtype)
+    found = gp.audit(
+        round_.model, round_.x, round_.y, client=gp.Client(noise=noise, dtype=round_.update.dtype)
+    )
     # What counts as right is a part of the distance between samples; this is far below it.
     assert found.score.read >= len(single_look(found.update, round_.x, within=1e-3))
     assert found.score.read >= found.score.recovered
@@ -68,7 +70,7 @@ def test_an_audit_counts_no_fewer_than_a_single_look_shows(
     hidden=st.sampled_from([(), (20,)]),
     dtype=st.sampled_from([torch.float64, torch.float32]),
     reduction=st.sampled_from(["mean", "sum"]),
-    know_tail=st.booleans(),
+    knows_tail=st.booleans(),
 )
 def test_a_single_sample_is_always_read(
     *,
@@ -77,11 +79,17 @@ def test_a_single_sample_is_always_read(
     hidden: tuple[int, ...],
     dtype: torch.dtype,
     reduction: Reduction,
-    know_tail: bool,
+    knows_tail: bool,
 ) -> None:
     model = make_model(30, 60, classes, hidden, seed=seed).to(dtype)
     x, y = make_batch(30, 1, classes, seed=seed)
-    found = gp.audit(model, x, y, reduction=reduction, know_tail=know_tail)
+    found = gp.audit(
+        model,
+        x,
+        y,
+        client=gp.Client(reduction=reduction),
+        attacker=gp.Attacker(knows_tail=knows_tail),
+    )
     if float(found.update.gradients["0.bias"].abs().max()) == 0:
         return
     assert found.score.read == 1
@@ -255,14 +263,14 @@ def test_an_empty_picture_more_than_once_is_a_group_with_a_radius(dtype: torch.d
 
 def test_noise_takes_the_proof_and_leaves_the_picture() -> None:
     round_ = make_round(60, 200, 8, 6)
-    found = gp.audit(round_.model, round_.x, round_.y, noise=3e-3)
+    found = gp.audit(round_.model, round_.x, round_.y, client=gp.Client(noise=3e-3))
     assert found.score.false_certificates == 0
     assert found.score.recovered < found.score.read == 8
 
 
 def test_without_a_loss_candidates_are_read_too() -> None:
     round_ = make_round(24, 40, 6)
-    recovery = peel(round_.model, replace(round_.update, batch_size=None), loss=None)
+    recovery = peel(round_.model, replace(round_.update, batch_size=None), knows_tail=False)
     assert len(recovery) == 0
     isolated = set(round_.exposure.isolated.nonzero()[:, 0].tolist())
     assert isolated

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
+from gradpeel import Attacker
 from gradpeel.audit import audit
 from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.designs import Passive, TrapWeights
@@ -66,7 +67,7 @@ def test_a_look_at_the_grid_sees_the_network_that_an_audit_sees(
 ) -> None:
     batch = draw_batch(digits, 6)
     model = mlp(64, 10, (30,), rng=np.random.default_rng([3, 0]), sample_shape=(8, 8))
-    truth = audit(model, batch.x, batch.y, design=design, seed=3).exposure
+    truth = audit(model, batch.x, batch.y, attacker=Attacker(design), seed=3).exposure
     seen = exposed(digits, design, batch_size=6, neurons=30, seed=3)
     np.testing.assert_array_equal(seen.grid, truth.grid)
     np.testing.assert_array_equal(seen.rounds, truth.rounds)

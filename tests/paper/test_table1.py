@@ -31,7 +31,7 @@ def test_the_plan_is_the_papers() -> None:
     assert {(cell.neurons, cell.tail, cell.dtype, cell.noise) for cell in cells} == {
         (1000, (), "float64", 0.0)
     }
-    assert {cell.samples for cell in cells} == {"first"}
+    assert {cell.shuffle for cell in cells} == {False}
     assert {cell.scale for cell in cells if cell.design == "trap-weights"} == {0.99}
     assert {cell.soliton for cell in cells if "soliton" in cell.design} == {(0.05, 0.4)}
     assert list(dict.fromkeys(cell.method for cell in cells)) == list(PAPER_METHODS)

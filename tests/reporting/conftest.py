@@ -9,9 +9,8 @@ import pytest
 import torch
 from rich.console import Console, RenderableType
 
-from gradpeel import Audit, audit
+from gradpeel import Attacker, Audit, Client, audit
 from gradpeel.datasets import Dataset, draw_batch, load
-from gradpeel.designs import Passive
 from gradpeel.networks import mlp
 
 
@@ -22,6 +21,7 @@ def audited(
     *,
     copies: int = 0,
     init: Literal["paper", "torch"] = "paper",
+    client: Client = Client(),  # noqa: B008 - immutable
     **settings: Any,
 ) -> Audit:
     """Audit the first samples of a set, the first few of them once more."""
@@ -35,8 +35,8 @@ def audited(
         init=init,
         sample_shape=data.sample_shape,
     )
-    settings = {"effort": 0.0, **settings}
-    return audit(model, x, y, design=Passive(), data_range=data.data_range, **settings)
+    settings = {"effort": 0.0, "data_range": data.data_range, **settings}
+    return audit(model, x, y, client=client, attacker=Attacker(**settings))
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +93,7 @@ def doubled(digits: Dataset) -> Audit:
 @pytest.fixture(scope="session")
 def unlabelled(digits: Dataset) -> Audit:
     """Everything recovered by a decoder that knows neither tail nor batch size."""
-    found = audited(digits, 8, 200, know_tail=False, state_batch_size=False)
+    found = audited(digits, 8, 200, knows_tail=False, knows_batch_size=False)
     assert found.score.recovered == found.score.unlabelled == 8
     return found
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console, RenderableType
 
-from gradpeel import Audit, audit
+from gradpeel import Attacker, Audit, Client, audit
 from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.designs import TrapWeights
 from gradpeel.reporting import summary
@@ -83,7 +83,7 @@ def test_records(records: Audit, printed: Printed) -> None:
 
 def test_active_design(digits: Dataset, part: Audit, printed: Printed) -> None:
     batch = draw_batch(digits, 8)
-    found = audit(part.model, batch.x, batch.y, design=TrapWeights())
+    found = audit(part.model, batch.x, batch.y, attacker=Attacker(TrapWeights()))
     text = flat(printed(summary(found, data="digits")))
     assert "active: the client receives a layer that was tampered with" in text
     assert "trap-weights, independent weights, seed 0" in text
@@ -214,7 +214,9 @@ def test_warnings_come_first(whole: Audit, printed: Printed) -> None:
 
 def test_noise_is_told_and_near_is_not_exact(whole: Audit, printed: Printed) -> None:
     blurred = changed(whole, errors=torch.full((8,), 2e-2))
-    text = flat(printed(summary(dataclasses.replace(blurred, noise=1e-4), data="digits")))
+    text = flat(
+        printed(summary(dataclasses.replace(blurred, client=Client(noise=1e-4)), data="digits"))
+    )
     assert text.startswith(WHOLE.replace("to within one grey level", "approximately"))
     assert "float64 with noise of 0.0001;" in text
 

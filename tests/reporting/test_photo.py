@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from PIL import Image
 
-from gradpeel import Audit, audit
+from gradpeel import Attacker, Audit, audit
 from gradpeel.datasets import Dataset, assemble, draw_batch, load
 from gradpeel.networks import mlp
 from gradpeel.reporting import rebuilt_photo, save_figures
@@ -38,7 +38,7 @@ def tiles(photos: Dataset) -> Tiles:
     """A shuffled part of the photograph, and where in it each tile belongs."""
     batch = draw_batch(photos, 24, shuffle=True, rng=np.random.default_rng(1))
     model = mlp(3072, 10, (150,), rng=np.random.default_rng(0), sample_shape=(32, 32, 3))
-    return audit(model, batch.x, batch.y, data_range=(0, 1)), batch.indices
+    return audit(model, batch.x, batch.y, attacker=Attacker(data_range=(0, 1))), batch.indices
 
 
 def test_tiles_return_to_their_places(tiles: Tiles, photos: Dataset) -> None:

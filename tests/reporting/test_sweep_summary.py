@@ -30,6 +30,14 @@ def test_every_batch_size_has_its_line_in_eighty_columns() -> None:
     assert "24 audits measured, 0 false certificates" in shown
 
 
+def test_local_training_is_told_in_eighty_columns() -> None:
+    trained = replace(CELL, lr=0.1, local_steps=5, local_batch_size=16, momentum=0.9)
+    shown = _shown(Results([measured(CELL), measured(trained)], [], {}, []))
+    assert "…" not in shown
+    assert "mnist, N=1000\n" in shown
+    assert "mnist, N=1000 lr 0.1 local steps 5 local batch size 16 momentum 0.9\n" in shown
+
+
 def test_the_interval_stays_between_nothing_and_all() -> None:
     rows = [measured(CELL, seed, recovered=found) for seed, found in enumerate([100, 100, 90])]
     # mean 0.967, deviation 0.0577, t = 4.303: 0.143 to either side

@@ -5,9 +5,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradpeel import Client
 from gradpeel.designs import PAPER_METHODS
 from gradpeel.sweeps import Cell, Measurement
 
@@ -26,13 +28,19 @@ OTHER: dict[str, Any] = {
     "dtype": "float32",
     "noise": 1e-6,
     "effort": 1.0,
-    "samples": "first",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "weight_decay": 1e-4,
+    "local_steps": 5,
+    "local_epochs": 2,
+    "local_batch_size": 16,
+    "shuffle": False,
     "seed": 1,
 }
 
 
 def test_the_key_is_the_same_on_every_machine() -> None:
-    assert CELL.key == "1de8686aa0c5e401f0d153e9"
+    assert CELL.key == "38803c03b6757b582aa63048"
     assert replace(CELL).key == CELL.key
 
 
@@ -70,7 +78,17 @@ def test_methods_have_the_names_of_the_paper(method: str) -> None:
 
 def test_what_differs_is_told() -> None:
     cell = replace(CELL, tail=(64, 32), dtype="float32", noise=1e-6, seed=7)
-    assert str(cell) == "mnist SD-Mir B=64 N=1000 hidden 64,32 float32 noise 1e-06 seed 7"
+    assert str(cell) == "mnist SD-Mir B=64 N=1000 tail 64,32 float32 noise 1e-06 seed 7"
+
+
+def test_local_training_is_told() -> None:
+    cell = replace(CELL, lr=0.1, local_steps=5, local_batch_size=16, weight_decay=1e-4)
+    told = "lr 0.1 local steps 5 local batch size 16 weight decay 0.0001"
+    assert str(cell) == f"mnist SD-Mir B=64 N=1000 {told} seed 0"
+    assert cell.client == Client(
+        dtype=torch.float64, lr=0.1, local_steps=5, local_batch_size=16, weight_decay=1e-4
+    )
+    assert CELL.client == Client(dtype=torch.float64)
 
 
 def test_settings_and_measurements_can_stand_in_one_table() -> None:

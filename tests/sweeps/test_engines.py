@@ -25,7 +25,7 @@ PLAN = Plan(
     datasets=["digits", "breast_cancer"],
     designs=["passive", "soliton-data"],
     batch_sizes=[8, 24],
-    widths=[120],
+    neurons=[120],
     dtypes=["float64", "float32"],
     seeds=1,
 )
@@ -157,7 +157,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script.write_text(
         "from gradpeel.sweeps import Plan, sweep\n"
         "print('once')\n"
-        "plan = Plan(datasets=['digits'], designs=['passive'], batch_sizes=[8], widths=[60])\n"
+        "plan = Plan(datasets=['digits'], designs=['passive'], batch_sizes=[8], neurons=[60])\n"
         "print(sweep(plan, 'out').rows[0].measurement.account)\n"
     )
     done = subprocess.run(

@@ -25,7 +25,7 @@ datasets = ["digits", "breast_cancer"]
 designs = ["passive", "soliton-data"]
 weights = ["independent"]
 batch_sizes = [16, 48]
-widths = [400]
+neurons = [400]
 seeds = 2
 """
 CELLS = 16

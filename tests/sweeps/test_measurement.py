@@ -47,7 +47,8 @@ def test_it_reaches_the_bound(small: Measurement) -> None:
         {"dtype": "float32"},
         {"noise": 1e-4},
         {"tail": (16,)},
-        {"samples": "first"},
+        {"shuffle": False},
+        {"lr": 0.1, "local_steps": 3},
     ],
     ids=str,
 )
@@ -62,7 +63,7 @@ def test_the_seed_draws_the_samples_unless_the_first_are_wanted(digits: Dataset)
     x = digits.x_train.copy()
     x[:24] = 1 - x[:24]
     swapped = replace(digits, x_train=x)
-    drawn, first = SMALL, replace(SMALL, samples="first")
+    drawn, first = SMALL, replace(SMALL, shuffle=False)
     rng = np.random.default_rng([drawn.seed, 1])
     assert rng.permutation(len(x))[:24].min() >= 24  # the draw does not touch them
     assert measure(drawn, swapped)[0] == measure(drawn, digits)[0]

@@ -51,7 +51,7 @@ class DtypeName(StrEnum):
     FLOAT16 = "float16"
 
 
-class FeaturesName(StrEnum):
+class ScalingName(StrEnum):
     """How float features are scaled."""
 
     MINMAX = "minmax"
@@ -100,13 +100,13 @@ def audit_command(
             rich_help_panel=ROUND,
         ),
     ] = False,
-    features: Annotated[
-        FeaturesName,
+    scaling: Annotated[
+        ScalingName,
         typer.Option(
             help="How float features are scaled, by the training split; pixels always to 0..1.",
             rich_help_panel=ROUND,
         ),
-    ] = FeaturesName.MINMAX,
+    ] = ScalingName.MINMAX,
     neurons: Annotated[
         int, typer.Option(min=1, help="Width of the first layer.", rich_help_panel=ROUND)
     ] = 1000,
@@ -322,7 +322,7 @@ def audit_command(
         # Before the line of progress, because a download shows its own.
         dataset = load(
             data,
-            features.value,
+            scaling.value,
             data_dir=data_dir,
             image_size=image_size,
             limit=batch_size * (1 + compare) if is_prefix else None,
@@ -363,7 +363,7 @@ def audit_command(
             "data": dataset.name,
             **result.as_dict(),
             "tail": list(widths[1:]),
-            "scaling": features.value,
+            "scaling": scaling.value,
             "shuffle": shuffle,
             "label_smoothing": label_smoothing,
             **_settings(result.design),

@@ -14,7 +14,7 @@ def parse_sizes(name: str, text: str) -> tuple[int, ...]:
         InputError: the text is no such list.
 
     Example:
-        >>> parse_sizes("hidden", "256,128")
+        >>> parse_sizes("tail", "256,128")
         (256, 128)
     """
     try:

@@ -120,13 +120,14 @@ def peel_command(
         sent = load_update(
             update, batch_size=batch_size, reduction=None if reduction is None else reduction.value
         )
-        loss = LossOptions(label_smoothing=label_smoothing).build() if knows_tail else None
+        loss = LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
         with watch(sent.batch_size) as watcher:
             recovery = peel(
                 network,
                 sent,
                 loss=loss,
+                knows_tail=knows_tail,
                 data_range=limits,
                 effort=effort,
                 device=device,

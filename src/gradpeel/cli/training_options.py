@@ -42,7 +42,7 @@ LocalBatchSize = Annotated[
     int | None,
     typer.Option(
         "--local-batch-size",
-        help="Samples per local step, drawn anew for every epoch.",
+        help="Samples per local step, drawn again for every epoch.",
         show_default="all",
         rich_help_panel=PANEL,
     ),

@@ -2,7 +2,7 @@
 
 Example:
     >>> from gradpeel.datasets import draw_batch, load
-    >>> data = load("digits")  # or load("mine.npz", features="standard")
+    >>> data = load("digits")  # or load("mine.npz", scaling="standard")
     >>> draw_batch(data, 128).x.shape
     torch.Size([128, 8, 8])
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gradpeel.datasets.dataset import FEATURES, Batch, Dataset, draw_batch, rescale
+from gradpeel.datasets.dataset import SCALINGS, Batch, Dataset, draw_batch, rescale
 from gradpeel.datasets.embedded import EMBEDDED, assemble, load_embedded
 from gradpeel.datasets.npz import load_npz
 from gradpeel.datasets.standard import STANDARD, StandardSet, first_samples, load_standard
@@ -20,7 +20,7 @@ from gradpeel.errors import InputError
 
 __all__ = [
     "EMBEDDED",
-    "FEATURES",
+    "SCALINGS",
     "STANDARD",
     "Batch",
     "Dataset",
@@ -37,7 +37,7 @@ __all__ = [
 
 def load(
     name_or_path: str | os.PathLike[str],
-    features: str = "minmax",
+    scaling: str = "minmax",
     *,
     data_dir: str | os.PathLike[str] | None = None,
     image_size: int | None = None,
@@ -48,7 +48,7 @@ def load(
     Args:
         name_or_path: one of `EMBEDDED` or `STANDARD`, or a path. The name wins over a file that is
             called the same; `"./digits"` and `Path("digits")` always mean the file.
-        features: how float features are scaled: "minmax", "standard" or "raw"; see `rescale`.
+        scaling: how float features are scaled: "minmax", "standard" or "raw"; see `rescale`.
         data_dir: where to look for a standard data set first; see `load_standard`.
         image_size: height and width of ImageNet's images.
         limit: the number of samples to take from each split, at most. By default all; of a
@@ -64,18 +64,18 @@ def load(
     is_name = isinstance(name_or_path, str)
     if is_name and name_or_path in STANDARD:
         return load_standard(
-            str(name_or_path), data_dir, features=features, image_size=image_size, limit=limit
+            str(name_or_path), data_dir, scaling=scaling, image_size=image_size, limit=limit
         )
     for option, value in (("data_dir", data_dir), ("image_size", image_size)):
         if value is not None:
             rule = f"expected data to be one of {', '.join(STANDARD)}"
             raise InputError(f"{option}={str(value)!r}: data={str(name_or_path)!r}: {rule}")
     if is_name and name_or_path in EMBEDDED:
-        return first_samples(load_embedded(str(name_or_path), features), limit)
+        return first_samples(load_embedded(str(name_or_path), scaling), limit)
     path = Path(name_or_path)
     is_bare_word = is_name and path.name == name_or_path and not path.suffix
     # Most likely a misspelt name: say what there is. (os.path.exists, unlike Path's, never raises.)
     if is_bare_word and not os.path.exists(name_or_path):  # noqa: PTH110
         names = ", ".join((*EMBEDDED, *STANDARD))
         raise InputError(f"data={name_or_path!r}: expected {names} or the path of an .npz file")
-    return first_samples(load_npz(path, features), limit)
+    return first_samples(load_npz(path, scaling), limit)

@@ -25,17 +25,17 @@ from torch import Tensor
 from gradpeel.errors import InputError
 
 __all__ = [
-    "FEATURES",
+    "SCALINGS",
     "Batch",
     "Dataset",
     "Units",
     "check_dtype",
-    "check_features",
+    "check_scaling",
     "draw_batch",
     "rescale",
 ]
 
-FEATURES = ("minmax", "standard", "raw")
+SCALINGS = ("minmax", "standard", "raw")
 """How float features are scaled; see `rescale`."""
 
 # A column that is no label (an identifier, a timestamp) must not ask for a billion outputs.
@@ -252,12 +252,12 @@ def _is_positive_integer(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) > 0
 
 
-def rescale(dataset: Dataset, features: str = "minmax") -> Dataset:
+def rescale(dataset: Dataset, scaling: str = "minmax") -> Dataset:
     """Scale each feature by what the training split alone tells about it.
 
     Args:
         dataset: features as they were measured; a float image counts as H x W x C features.
-        features: "minmax" takes each feature's training values to [0, 1], as the paper does for
+        scaling: "minmax" takes each feature's training values to [0, 1], as the paper does for
             HARUS, and promises that range; "standard" takes them to mean 0 and deviation 1; "raw"
             leaves them alone. A feature that is constant in the training split says nothing about
             its own scale and becomes 0 in both splits.
@@ -267,7 +267,7 @@ def rescale(dataset: Dataset, features: str = "minmax") -> Dataset:
         may lie outside [0, 1].
 
     Raises:
-        InputError: `features` is none of the three, or a feature spans more than float64 can hold.
+        InputError: `scaling` is none of the three, or a feature spans more than float64 can hold.
 
     Example:
         >>> x, y = np.array([[10.0, 7.0], [30.0, 7.0]]), np.array([0, 1])
@@ -275,15 +275,15 @@ def rescale(dataset: Dataset, features: str = "minmax") -> Dataset:
         >>> scaled.x_train.tolist(), scaled.x_test.tolist(), scaled.data_range
         ([[0.0, 0.0], [1.0, 0.0]], [[0.5, 0.0], [1.5, 0.0]], (0.0, 1.0))
     """
-    check_features(features)
-    if features == "raw":
+    check_scaling(scaling)
+    if scaling == "raw":
         return dataset
     x = dataset.x_train
     low, high = x.min(axis=0), x.max(axis=0)
     # Overflow is told by the check of `spread`, or by the Dataset made of the result.
     with np.errstate(over="ignore", invalid="ignore"):
-        spread = high - low if features == "minmax" else x.std(axis=0)
-        offset = low if features == "minmax" else x.mean(axis=0)
+        spread = high - low if scaling == "minmax" else x.std(axis=0)
+        offset = low if scaling == "minmax" else x.mean(axis=0)
         if not np.isfinite(spread).all():
             rule = "expected features whose spread float64 can hold"
             raise InputError(f"{dataset.name}: x_train runs from {x.min()} to {x.max()}: {rule}")
@@ -292,22 +292,22 @@ def rescale(dataset: Dataset, features: str = "minmax") -> Dataset:
         divisor = np.where(varies, spread, 1.0)
         x_train = np.where(varies, (x - offset) / divisor, 0.0)
         x_test = np.where(varies, (dataset.x_test - offset) / divisor, 0.0)
-    data_range = (0.0, 1.0) if features == "minmax" else None
+    data_range = (0.0, 1.0) if scaling == "minmax" else None
     units = Units(offset, np.where(varies, spread, 0.0))
     return replace(dataset, x_train=x_train, x_test=x_test, data_range=data_range, units=units)
 
 
-def check_features(features: str, *, pixels_of: str | None = None) -> None:
+def check_scaling(scaling: str, *, pixels_of: str | None = None) -> None:
     """Refuse an unknown scaling, and any but "minmax" for the pixels of the named data set.
 
     A pixel's range is known without looking at the data, so pixels are always divided by white.
     To scale each by its own deviation would blow up the faint border of every picture.
     """
-    if features not in FEATURES:
-        raise InputError(f"features={features!r}: expected one of {', '.join(FEATURES)}")
-    if pixels_of is not None and features != "minmax":
+    if scaling not in SCALINGS:
+        raise InputError(f"scaling={scaling!r}: expected one of {', '.join(SCALINGS)}")
+    if pixels_of is not None and scaling != "minmax":
         rule = "expected minmax, because pixels are always scaled to [0, 1]"
-        raise InputError(f"features={features!r}: {pixels_of} holds pixels: {rule}")
+        raise InputError(f"scaling={scaling!r}: {pixels_of} holds pixels: {rule}")
 
 
 def check_dtype(source: str, field: str, dtype: np.dtype[Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradpeel.datasets.dataset import Dataset, check_features, rescale
+from gradpeel.datasets.dataset import Dataset, check_scaling, rescale
 from gradpeel.errors import InputError
 
 __all__ = ["EMBEDDED", "assemble", "load_embedded"]
@@ -34,15 +34,15 @@ BRIGHTNESSES = 10
 GREY = 0.5
 
 
-def load_embedded(name: str, features: str = "minmax") -> Dataset:
+def load_embedded(name: str, scaling: str = "minmax") -> Dataset:
     """Load `digits`, `breast_cancer` or `photos`.
 
     Args:
         name: one of `EMBEDDED`.
-        features: how `breast_cancer` is scaled, as in `rescale`; the others are pixels in [0, 1].
+        scaling: how `breast_cancer` is scaled, as in `rescale`; the others are pixels in [0, 1].
 
     Raises:
-        InputError: the name is none of them, `features` is unknown or not for pixels, or Pillow,
+        InputError: the name is none of them, `scaling` is unknown or not for pixels, or Pillow,
             which reads the photographs, is missing.
 
     Example:
@@ -53,7 +53,7 @@ def load_embedded(name: str, features: str = "minmax") -> Dataset:
     """
     if name not in _LOADERS:
         raise InputError(f"data={name!r}: expected one of {', '.join(EMBEDDED)}")
-    return _LOADERS[name](features)
+    return _LOADERS[name](scaling)
 
 
 def assemble(tiles: NDArray[np.floating[Any]], present: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -94,12 +94,12 @@ def _cut(photograph: NDArray[np.uint8]) -> NDArray[np.float64]:
     return np.asarray(grid.swapaxes(1, 2).reshape(TILES, TILE, TILE, 3) / 255, dtype=np.float64)
 
 
-def _load_digits(features: str) -> Dataset:
+def _load_digits(scaling: str) -> Dataset:
     """The first 1200 scans train, the other 597 test, in scikit-learn's order."""
     # scikit-learn takes a second to import; who brings a file of their own need not wait for it.
     from sklearn.datasets import load_digits  # noqa: PLC0415
 
-    check_features(features, pixels_of="digits")
+    check_scaling(scaling, pixels_of="digits")
     source = load_digits()
     x, y = source.images / 16, source.target
     return Dataset(
@@ -114,7 +114,7 @@ def _load_digits(features: str) -> Dataset:
     )
 
 
-def _load_breast_cancer(features: str) -> Dataset:
+def _load_breast_cancer(scaling: str) -> Dataset:
     """400 patients train, 169 test, the two classes evenly mixed.
 
     scikit-learn's order begins with a run of malignant cases, so a small batch would hold little
@@ -141,10 +141,10 @@ def _load_breast_cancer(features: str) -> Dataset:
         feature_names=tuple(source.feature_names.tolist()),
         class_names=tuple(source.target_names.tolist()),
     )
-    return rescale(dataset, features)
+    return rescale(dataset, scaling)
 
 
-def _load_photos(features: str) -> Dataset:
+def _load_photos(scaling: str) -> Dataset:
     """The flower's 260 tiles train, those of the Chinese palace test.
 
     A tile's label is the tenth of its photograph's tiles it belongs to by brightness: 0 for the
@@ -152,7 +152,7 @@ def _load_photos(features: str) -> Dataset:
     """
     from sklearn.datasets import load_sample_images  # noqa: PLC0415
 
-    check_features(features, pixels_of="photos")
+    check_scaling(scaling, pixels_of="photos")
     try:
         china, flower = load_sample_images().images
     except ImportError:

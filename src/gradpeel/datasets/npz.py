@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradpeel.datasets.dataset import Dataset, check_dtype, check_features, rescale
+from gradpeel.datasets.dataset import Dataset, check_dtype, check_scaling, rescale
 from gradpeel.errors import InputError
 from gradpeel.files import Header, Npz
 
@@ -28,18 +28,18 @@ MAX_BYTES = 4 * 2**30
 
 
 def load_npz(
-    path: str | os.PathLike[str], features: str = "minmax", *, max_bytes: int = MAX_BYTES
+    path: str | os.PathLike[str], scaling: str = "minmax", *, max_bytes: int = MAX_BYTES
 ) -> Dataset:
     """Read `x_train, y_train, x_test, y_test` from an `.npz` file and scale the samples.
 
     uint8 samples are pixels, flattened or not, and are divided by 255. All others, float images
-    among them, are scaled feature by feature as `features` says; see `rescale`. Names are kept
+    among them, are scaled feature by feature as `scaling` says; see `rescale`. Names are kept
     where the file holds `class_names` (or `activity_names`) or `feature_names` as plain text; the
     number of classes is then the number of class names, else the largest label plus one.
 
     Args:
         path: the file.
-        features: "minmax", "standard" or "raw".
+        scaling: "minmax", "standard" or "raw".
         max_bytes: refuse a file whose arrays would take more than this in memory.
 
     Raises:
@@ -54,14 +54,14 @@ def load_npz(
         ...     load_npz(path)
         Dataset('tiny', train=3, test=2, sample_shape=(4, 4), classes=3)
     """
-    check_features(features)
+    check_scaling(scaling)
     path = Path(path)
     with Npz(path) as file:
         headers = _read_headers(file)
         _check_headers(headers, path, max_bytes)
         is_pixels = headers["x_train"].dtype == np.uint8
         if is_pixels:
-            check_features(features, pixels_of=str(path))
+            check_scaling(scaling, pixels_of=str(path))
         arrays = {field: file.read(field) for field in headers}
     class_names = _pick_names(arrays, CLASS_NAMES)
     largest = max(int(arrays[field].max(initial=0)) for field in ("y_train", "y_test"))
@@ -78,7 +78,7 @@ def load_npz(
         class_names=class_names,
         data_range=(0.0, 1.0) if is_pixels else None,
     )
-    scaled = dataset if is_pixels else rescale(dataset, features)
+    scaled = dataset if is_pixels else rescale(dataset, scaling)
     return replace(scaled, name=path.stem)
 
 

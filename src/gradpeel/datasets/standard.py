@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gradpeel.datasets.dataset import Dataset, check_features, rescale
+from gradpeel.datasets.dataset import Dataset, check_scaling, rescale
 from gradpeel.datasets.download import DOWNLOADABLE, cache_folder, fetch
 from gradpeel.datasets.npz import load_npz
 from gradpeel.datasets.raw import RawSet, is_file, is_folder
@@ -37,7 +37,7 @@ def load_standard(
     name: str,
     data_dir: str | os.PathLike[str] | None = None,
     *,
-    features: str = "minmax",
+    scaling: str = "minmax",
     image_size: int | None = None,
     limit: int | None = None,
     download: bool = True,
@@ -51,7 +51,7 @@ def load_standard(
     Args:
         name: one of `STANDARD`.
         data_dir: a directory to look in first.
-        features: how HARUS is scaled, as in `rescale`; the others are pixels in [0, 1].
+        scaling: how HARUS is scaled, as in `rescale`; the others are pixels in [0, 1].
         image_size: for ImageNet alone: height and width that images are scaled to, 64 if not
             given. An npz file of another size is refused.
         limit: the number of samples to take from each split, at most. By default as many as fit
@@ -70,19 +70,19 @@ def load_standard(
         Dataset('mnist', train=8, test=8, sample_shape=(28, 28), classes=10)
     """
     spec = _choose(name, image_size)
-    check_features(features, pixels_of=name if spec.is_image else None)
+    check_scaling(scaling, pixels_of=name if spec.is_image else None)
     count = _check_limit(limit, spec)
     folders = [] if data_dir is None else [Path(data_dir)]
     if data_dir is not None and not is_folder(folders[0]):
         raise InputError(f"data_dir={str(data_dir)!r}: no such directory")
     cache = cache_folder()
     for folder in (*folders, cache):
-        dataset = _find(spec, folder, features, count)
+        dataset = _find(spec, folder, scaling, count)
         if dataset is not None:
             return dataset
     reason = _fetch(name, cache) if download else "download=False"
     if reason is None:
-        dataset = _find(spec, cache, features, count)
+        dataset = _find(spec, cache, scaling, count)
         if dataset is not None:
             return dataset
         reason = f"{cache / name} lacks its files"
@@ -133,11 +133,11 @@ def _check_positive(name: str, value: int | None) -> None:
         raise InputError(f"{name}={value!r}: expected a positive integer")
 
 
-def _find(spec: StandardSet, folder: Path, features: str, limit: int) -> Dataset | None:
+def _find(spec: StandardSet, folder: Path, scaling: str, limit: int) -> Dataset | None:
     """The data set as the first of its places within a folder holds it."""
     npz = folder / f"{spec.name}.npz"
     if is_file(npz):
-        dataset = load_npz(npz, features)
+        dataset = load_npz(npz, scaling)
         if dataset.sample_shape != spec.sample_shape:
             found = f"x_train has samples of shape {dataset.sample_shape}"
             raise InputError(f"{npz}: {found}: expected {spec.sample_shape} (nothing is resized)")
@@ -145,11 +145,11 @@ def _find(spec: StandardSet, folder: Path, features: str, limit: int) -> Dataset
     for place, format_ in spec.places:
         raw = format_.read(folder / place, limit)
         if raw is not None:
-            return first_samples(_scaled(spec, raw, features), limit)
+            return first_samples(_scaled(spec, raw, scaling), limit)
     return None
 
 
-def _scaled(spec: StandardSet, raw: RawSet, features: str) -> Dataset:
+def _scaled(spec: StandardSet, raw: RawSet, scaling: str) -> Dataset:
     white = 255.0 if spec.is_image else 1.0
     dataset = Dataset(
         name=spec.name,
@@ -162,7 +162,7 @@ def _scaled(spec: StandardSet, raw: RawSet, features: str) -> Dataset:
         class_names=raw.class_names,
         feature_names=raw.feature_names,
     )
-    return dataset if spec.is_image else rescale(dataset, features)
+    return dataset if spec.is_image else rescale(dataset, scaling)
 
 
 def _fetch(name: str, cache: Path) -> str | None:

@@ -55,7 +55,8 @@ def peel(
     model: nn.Module,
     update: Update,
     *,
-    loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
+    loss: GivenLoss = CrossEntropy(),  # noqa: B008 -- immutable
+    knows_tail: bool = True,
     sample_shape: tuple[int, ...] | None = None,
     data_range: tuple[float, float] | None = None,
     use_next_layer: bool = True,
@@ -68,12 +69,13 @@ def peel(
 
     Args:
         model: the network the update was computed on, with the weights the client had; its first
-            layers will do where `loss` is None.
+            layers will do without `knows_tail`.
         update: what the client sent; its batch size need not be known.
         loss: what the client minimised. With cross-entropy samples are certified by simulating
-            them, and get labels; with another loss, None (unknown), a tail that cannot be
-            simulated, or an update of several local steps, by the structure of the update, without
-            labels.
+            them, and get labels; with another loss, a tail that is unknown or cannot be simulated,
+            or an update of several local steps, by the structure of the update, without labels.
+        knows_tail: whether the loss and the network behind the target are known; otherwise neither
+            is used.
         sample_shape: shape of one sample; flat rows are returned where it is not given.
         data_range: smallest and largest value a sample's entry can have, if that is known; a
             candidate outside it is turned away.
@@ -98,6 +100,7 @@ def peel(
         model,
         update,
         loss=loss,
+        knows_tail=knows_tail,
         sample_shape=sample_shape,
         data_range=data_range,
         use_next_layer=use_next_layer,
@@ -124,7 +127,8 @@ class Peeling:
         model: nn.Module,
         update: Update,
         *,
-        loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
+        loss: GivenLoss = CrossEntropy(),  # noqa: B008 -- immutable
+        knows_tail: bool = True,
         sample_shape: tuple[int, ...] | None = None,
         data_range: tuple[float, float] | None = None,
         use_next_layer: bool = True,
@@ -135,17 +139,17 @@ class Peeling:
         if not isinstance(update, Update):
             raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
         check_module(model)
-        loss = as_loss(loss, reduction=update.reduction, may_be_unknown=True)
+        loss = as_loss(loss, reduction=update.reduction)
         check_data_range(data_range)
         check_at_least_0("effort", effort)
         if update.training is not None and not update.training.is_one_step:
             # What is recomputed at the model that was sent holds for one step; over several only
             # the structure of the sum does.
-            loss, use_next_layer = None, False
+            knows_tail, use_next_layer = False, False
         model, update, where = move(model, update, device)
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
-        check_belongs(model, target, update, whole=loss is not None)
+        check_belongs(model, target, update, whole=knows_tail)
         # A shape that does not fit is told now, not after the cascade.
         empty = target.bias.new_zeros(0, target.features)
         target.front.invert(empty, sample_shape)
@@ -153,9 +157,8 @@ class Peeling:
         self._range = data_range
         residual = Residual(target, update, use_next=use_next_layer)
         self._direction, self._signs = _random_directions(residual, target.neurons)
-        self._loss = (
-            loss if isinstance(loss, CrossEntropy) and target.tail.unknown is None else None
-        )
+        can_simulate = knows_tail and target.tail.unknown is None
+        self._loss = loss if isinstance(loss, CrossEntropy) and can_simulate else None
         self._classes = 0
         if self._loss is not None:
             self._classes = target.tail(torch.zeros_like(target.bias)[None]).shape[1]

@@ -53,7 +53,7 @@ def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bo
                 continue
             raise InputError(
                 f"update: {name!r}: the model has no such parameter "
-                "(where the tail is unknown, say so: loss=None)"
+                "(where the tail is unknown, say so: knows_tail=False)"
             )
         if tuple(gradient.shape) != shapes[name]:
             raise InputError(

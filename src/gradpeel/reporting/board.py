@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gradpeel.audit import Audit
 from gradpeel.reporting.matching import evenly, found_at, rounds_of
+from gradpeel.reporting.rounds import what_was_sent
 from gradpeel.reporting.style import GREY, VERMILLION, bare, heading, new_figure, place_axes
 from gradpeel.reporting.words import counted
 
@@ -62,7 +63,7 @@ def activation_grid_rounds(audit: Audit) -> Figure:
     )
     heading(
         figure,
-        "One gradient, peeled round by round",
+        f"{what_was_sent(audit).capitalize()}, peeled round by round",
         "dark: fires; tinted: recovered in this round; dot: only this sample still fires it",
     )
     for panel, number in enumerate(shown):

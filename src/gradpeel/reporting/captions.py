@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
+from gradpeel.reporting.rounds import what_was_sent
 from gradpeel.reporting.style import GREY, VERMILLION
 from gradpeel.reporting.words import counted, printable, scientific
 
@@ -13,7 +14,8 @@ __all__ = ["fate", "true_class", "verdict", "which"]
 def verdict(audit: Audit) -> str:
     """The title of a figure that shows samples."""
     score = audit.score
-    return f"{score.recovered} of {counted(score.batch_size, 'sample')} recovered from one gradient"
+    some = f"{score.recovered} of {counted(score.batch_size, 'sample')}"
+    return f"{some} recovered from {what_was_sent(audit)}"
 
 
 def which(audit: Audit, shown: int) -> str:

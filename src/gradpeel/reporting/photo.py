@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset, assemble
 from gradpeel.reporting.matching import evenly, found_at, rounds_of
+from gradpeel.reporting.rounds import what_was_sent
 from gradpeel.reporting.style import bare, heading, new_figure, place_axes
 from gradpeel.reporting.words import counted, scientific
 
@@ -59,7 +60,7 @@ def rebuilt_photo(audit: Audit, dataset: Dataset) -> Figure:
     worst = "" if error is None else f"; largest error {scientific(error)}"
     heading(
         figure,
-        f"A photograph recovered from one gradient of {whose}",
+        f"A photograph recovered from {what_was_sent(audit)} of {whose}",
         f"a batch of {counted(audit.score.batch_size, 'tile')}, values in [0, 1]{worst}",
     )
     left = [MARGIN + column * (large + GAP) for column in range(2)]

@@ -22,6 +22,7 @@ from gradpeel.reporting.account import batch_size, completeness, copies, evidenc
 from gradpeel.reporting.fidelity import fidelity
 from gradpeel.reporting.layout import all_of, was
 from gradpeel.reporting.reasons import precision
+from gradpeel.reporting.rounds import local_training, what_was_sent
 from gradpeel.reporting.tally import tally
 from gradpeel.reporting.words import counted, printable, scientific
 from gradpeel.scoring import FALSE, RIGHT, Score
@@ -43,12 +44,13 @@ def verdict(audit: Audit) -> str:
     size = counted(counts.batch_size, "sample")
     if not counts.read:
         them = "the only sample" if counts.batch_size == 1 else f"any of the {size}"
-        return f"This attack did not recover {them} from this gradient."
+        source = what_was_sent(audit).replace("one", "this", 1)
+        return f"This attack did not recover {them} from {source}."
     if counts.unproven:
         proven = f"{counts.recovered:,} of them with proof" if counts.recovered else "without proof"
-        return f"{counts.read:,} of {size} can be read from one gradient, {proven}."
+        return f"{counts.read:,} of {size} can be read from {what_was_sent(audit)}, {proven}."
     subject = f"{counts.recovered:,} of {size}" if counts.missed else all_of(counts.batch_size)
-    parts = [f"{subject} {was(counts.recovered)} recovered from one gradient"]
+    parts = [f"{subject} {was(counts.recovered)} recovered from {what_was_sent(audit)}"]
     if score.label_accuracy == 1 and not score.unlabelled:
         parts.append("with its label" if counts.recovered == 1 else "with their labels")
     parts.append(fidelity(audit))
@@ -75,6 +77,7 @@ def setup(audit: Audit) -> list[tuple[str, str]]:
         ("Attacker", adversary(audit)),
         ("Design", _design(audit)),
         ("Setting", _setting(audit)),
+        *_training(audit),
         ("Batch size", batch_size(audit.recovery)),
     ]
     if audit.without_tail is not None:
@@ -108,6 +111,16 @@ def _setting(audit: Audit) -> str:
         f"{counted(audit.features, 'input')} each, {audit.loss.name}, {precision(audit)}; "
         f"decoded in {math.ceil(audit.seconds * 10) / 10:.1f} seconds"
     )
+
+
+def _training(audit: Audit) -> list[tuple[str, str]]:
+    """How the client trained locally, if it did, and what that means for the peeling bound."""
+    training = local_training(audit)
+    if training is None:
+        return []
+    several = audit.local_steps != 1
+    grid = "; a neuron counts as fired by a sample if it was at any step" if several else ""
+    return [("Local training", f"{training}; the server sees the difference of weights{grid}")]
 
 
 def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
@@ -191,6 +204,6 @@ def limits(audit: Audit) -> str:
             "so none of these numbers carries over to them."
         )
     return (
-        "Not recovered is not safe. This is one gradient and one attack: another batch, another "
+        "Not recovered is not safe. This is one update and one attack: another batch, another "
         "round, another design of the first layer or another attack may recover the rest."
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.console import Group as Lines
 from rich.table import Table
@@ -17,9 +19,12 @@ MOST_FAILURES = 10
 
 
 def sweep_summary(results: Results) -> Lines:
-    """What was recovered and what peeling can reach, one line per batch size, and what failed."""
+    """What was recovered and what peeling can reach, one table per setting, and what failed."""
     groups = over_seeds(results.rows)
-    parts: list[Table | Text] = [_table(groups)] if groups else []
+    parts: list[Table | Text] = []
+    if groups:
+        parts = [Text("Share of the batch recovered: mean over seeds and 95 % interval")]
+        parts += _tables(groups)
     false = sum(row.measurement.false_certificates for row in results.rows if row.measurement)
     parts.append(
         Text(
@@ -36,28 +41,33 @@ def sweep_summary(results: Results) -> Lines:
     return Lines(*parts)
 
 
+def _tables(groups: list[Group]) -> Iterator[Table | Text]:
+    """A table for each data set and setting, under a line that names them."""
+    settings: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        settings.setdefault((group.cell.dataset, group.cell.variant), []).append(group)
+    for (dataset, variant), members in settings.items():
+        yield Text(f"{printable(dataset)}, {variant}", style="bold")
+        yield _table(members)
+
+
 def _table(groups: list[Group]) -> Table:
-    table = Table(
-        title="Share of the batch recovered: mean over seeds and 95 % interval", box=box.SIMPLE_HEAD
-    )
-    for name in ("data set", "method", "setting"):
-        table.add_column(name, overflow="fold", no_wrap=name == "method")
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("method", no_wrap=True)
     for name in ("batch", "recovered", "interval", "bound", "direct"):
         table.add_column(name, justify="right", no_wrap=True)
-    above: tuple[str, ...] = ()
+    above = ""
     for group in groups:
         cell = group.cell
-        labels = (cell.dataset, cell.method, cell.variant)
-        if above and labels != above:
+        if above and cell.method != above:
             table.add_section()
-        shown = ("", "", "") if labels == above else labels
-        above = labels
         table.add_row(
-            *(Text(printable(label)) for label in shown),
+            "" if cell.method == above else cell.method,
             str(cell.batch_size),
             Text(f"{group.ours.mean:.3f}", style="bold"),
             f"{group.ours.low:.3f}-{group.ours.high:.3f}" if group.ours.count > 1 else "",
             f"{group.bound.mean:.3f}",
             f"{group.baseline.mean:.3f}",
         )
+        above = cell.method
     return table

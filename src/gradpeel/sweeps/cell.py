@@ -27,10 +27,6 @@ from gradpeel.designs import DesignName, DesignOptions, InitName, WeightsName
 __all__ = ["Cell"]
 
 
-LOCAL = ("local_steps", "local_epochs", "local_batch_size")
-"""How long a client trains locally, and on how many samples at a time."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """The settings of one audit; those that its design does not have are None.
@@ -124,6 +120,15 @@ class Cell:
         )
 
     @property
+    def training(self) -> dict[str, float]:
+        """The settings of local training that were made, by name; none for one gradient."""
+        if self.lr is None:
+            return {}
+        names = ("lr", "local_steps", "local_epochs", "local_batch_size", "momentum")
+        held = {name: getattr(self, name) for name in (*names, "weight_decay")}
+        return {name: value for name, value in held.items() if value}
+
+    @property
     def method(self) -> str:
         """The design in short, as the paper's table has it: "SD-Mir"; "SD-Mir+Rows" with rows."""
         return self.options.label + ("+Rows" if self.effort else "")
@@ -138,13 +143,7 @@ class Cell:
             parts.append(self.dtype)
         if self.noise:
             parts.append(f"noise {self.noise:g}")
-        if self.lr is not None:
-            parts.append(f"lr {self.lr:g}")
-            parts += [
-                f"{name.replace('_', ' ')} {value:g}"
-                for name in ("momentum", "weight_decay", *LOCAL)
-                if (value := getattr(self, name))
-            ]
+        parts += [f"{name.replace('_', ' ')} {value:g}" for name, value in self.training.items()]
         if self.effort not in {0.0, 1.0}:
             parts.append(f"effort {self.effort:g}")
         return " ".join(parts)

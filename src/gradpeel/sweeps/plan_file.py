@@ -32,7 +32,7 @@ class PlanText:
 
     Example:
         >>> text = PlanText(Path("plan.toml"), "seeds = 3\nbatch_sizes = [\n  64,\n  0,\n]\n")
-        >>> text.place("batch_sizes", 0), text.place("batch_sizes", 7), text.place("widths", 1)
+        >>> text.place("batch_sizes", 0), text.place("batch_sizes", 7), text.place("neurons", 1)
         ('plan.toml, line 4: ', 'plan.toml, line 2: ', 'plan.toml: ')
     """
 

@@ -2,7 +2,7 @@
 
 Example:
     >>> import tempfile
-    >>> plan = Plan(datasets=["digits"], designs=["passive"], batch_sizes=[8, 16], widths=[100])
+    >>> plan = Plan(datasets=["digits"], designs=["passive"], batch_sizes=[8, 16], neurons=[100])
     >>> with tempfile.TemporaryDirectory() as out:  # doctest: +SKIP
     ...     [row.measurement.recovered for row in sweep(plan, out, engine=LocalEngine(2)).rows]
     [8, 16]

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 from safetensors.torch import save
 
-from gradpeel import Audit, Report, audit, report
+from gradpeel import Attacker, Audit, Client, Report, audit, report
 from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.designs import SolitonData, TrapWeights
 from gradpeel.networks import mlp
@@ -210,7 +210,7 @@ def test_the_design_s_degrees_are_told(digits: Dataset) -> None:
     batch = draw_batch(digits, 32)
     model = mlp(64, 10, (120,), rng=np.random.default_rng(0), sample_shape=(8, 8))
     design = SolitonData(batch.auxiliary)
-    page = report(audit(model, batch.x, batch.y, design=design), digits)
+    page = report(audit(model, batch.x, batch.y, attacker=Attacker(design)), digits)
     risk = page.payload.risk
     assert risk.target == pytest.approx(design.soliton.probabilities(32) * 120)
     assert sum(risk.degrees) == 120
@@ -227,12 +227,12 @@ def test_the_design_s_degrees_are_told(digits: Dataset) -> None:
         ({}, "Attacker's own data", "None needed."),
         ({}, "Attacker's knowledge", "the loss and the batch size"),
         (
-            {"state_batch_size": False},
+            {"knows_batch_size": False},
             "Attacker's knowledge",
             "The model it sent out, the loss, which",
         ),
         (
-            {"know_tail": False},
+            {"knows_tail": False},
             "Attacker's knowledge",
             "Neither the loss nor the later layers were used",
         ),
@@ -244,7 +244,8 @@ def test_who_could_do_it(
 ) -> None:
     batch = draw_batch(digits, 4)
     model = mlp(64, 10, (200,), rng=np.random.default_rng(0), sample_shape=(8, 8))
-    found = audit(model, batch.x, batch.y, **settings)  # type: ignore[arg-type]
+    attacker = Attacker(**settings)  # type: ignore[arg-type]
+    found = audit(model, batch.x, batch.y, attacker=attacker)
     told = {fact.name: fact.text for fact in report(found).payload.story.who}
     assert words in told[name]
 
@@ -430,10 +431,12 @@ def test_what_was_tested_is_on_the_first_screen(part: Audit, pages: dict[str, Re
         "First layer": "the model's own weights",
         "Batch size": "40",
         "Data type": "float64",
+        "Local training": "none, one gradient",
         "Noise": "none",
         "Seed": "0",
     }
-    noisy = report(dataclasses.replace(part, noise=1e-4, design=TrapWeights())).payload
+    changed = {"client": Client(noise=1e-4), "attacker": Attacker(TrapWeights())}
+    noisy = report(dataclasses.replace(part, **changed)).payload  # type: ignore[arg-type]
     held = {fact.name: fact.text for fact in noisy.setting}
     assert held["Noise"] == "0.0001"
     assert held["Attacker"] == "active server, trap weights"
@@ -482,7 +485,7 @@ def test_the_page_of_a_large_batch_is_small() -> None:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.random((512, 32, 32, 3)))
     model = mlp(3072, 10, (1000,), rng=rng, sample_shape=(32, 32, 3))
-    found = audit(model, x, torch.arange(512) % 10, design=SolitonData(x.flip(0)))
+    found = audit(model, x, torch.arange(512) % 10, attacker=Attacker(SolitonData(x.flip(0))))
     assert found.score.recovered > 256
     page = report(found)
     assert len(page.html.encode()) < 10_000_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradpeel.paper import published_rates
-from gradpeel.reporting.page.sweep_charts import heat_maps, line_panels, noise_panels
+from gradpeel.reporting.page.sweep_charts import curves, heat_maps, line_panels
 from gradpeel.reporting.page.sweep_page import sweep_html
 from gradpeel.reporting.page.sweep_words import lead
 from gradpeel.sweeps import Cell, Finished, Results
@@ -68,6 +68,7 @@ def test_lines_stand_where_the_rates_are() -> None:
         {"tail": (8,)},
         {"dataset": "digits"},
         {"soliton": (0.1, 0.5)},
+        {"lr": 0.1},
     ],
     ids=str,
 )
@@ -79,15 +80,41 @@ def test_only_the_papers_own_cells_have_its_rate(other: dict[str, object]) -> No
 
 
 def test_noise_gets_charts_of_its_own() -> None:
-    assert noise_panels(over_seeds(ROWS)) == []
+    assert curves(over_seeds(ROWS)) == []
     noisy = [*ROWS, *_rows(CELL, 0.25, noise=1e-4)]
-    panels = noise_panels(over_seeds(noisy))
+    (by_noise,) = curves(over_seeds(noisy))
+    assert (by_noise.place, by_noise.name) == ("by-noise", "noise")
+    panels = by_noise.panels
     assert [panel.title for panel in panels] == [
         f"MNIST, batch of {size}, 1,000 neurons" for size in SIZES
     ]
     passive = panels[0].lines[0]
     assert [mark.name for mark in passive.marks] == ["0", "0.0001"]
     assert passive.marks[0].y < passive.marks[1].y
+
+
+def test_local_training_gets_charts_of_its_own() -> None:
+    trained = [
+        row
+        for lr in (0.01, 0.1)
+        for steps in (1, 5, 20)
+        for row in _rows(CELL, 0.5 / steps, lr=lr, local_steps=steps)
+    ]
+    # The gradient of one batch has neither steps nor a learning rate.
+    by_steps, by_lr = curves(over_seeds([*ROWS, *trained]))
+    assert (by_steps.place, by_steps.name) == ("by-local-steps", "local steps")
+    assert (by_lr.place, by_lr.name) == ("by-lr", "learning rate")
+    assert by_steps.panels[0].title == "MNIST, batch of 64, 1,000 neurons, lr 0.01"
+    assert by_lr.panels[0].title == "MNIST, batch of 64, 1,000 neurons, local steps 1"
+    (line,) = by_steps.panels[0].lines
+    assert [mark.name for mark in line.marks] == ["1", "5", "20"]
+    assert line.marks[0].y < line.marks[1].y < line.marks[2].y
+    assert [mark.name for mark in by_lr.panels[0].lines[0].marks] == ["0.01", "0.1"]
+    assert all(mark.published is None for mark in line.marks)
+    html = sweep_html(Results([*ROWS, *trained], [], {}, []))
+    assert '<section id="by-local-steps"' in html
+    assert "Recovery by learning rate" in html
+    assert "audits of one training round each" in html
 
 
 def test_the_heat_map_holds_every_mean() -> None:

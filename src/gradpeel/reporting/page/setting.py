@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gradpeel.audit import Audit
 from gradpeel.reporting.methods import spelled
+from gradpeel.reporting.rounds import local_training
 from gradpeel.reporting.sentences import weights
 from gradpeel.reporting.words import printable
 
@@ -29,6 +30,7 @@ def setting_of(audit: Audit) -> list[tuple[str, str]]:
         ("First layer", weights(audit) if kept else f"{origin}, {weights(audit)}"),
         ("Batch size", f"{audit.score.batch_size:,}"),
         ("Data type", str(audit.update.dtype).removeprefix("torch.")),
+        ("Local training", local_training(audit) or "none, one gradient"),
         ("Noise", f"{audit.client.noise:.2g}" if audit.client.noise else "none"),
         ("Seed", str(audit.seed)),
     ]

@@ -86,7 +86,7 @@ def _confidence(audit: Audit) -> list[Fact]:
     fewest = counted(int(recovery.equations.min()), "equation")
     digits = f"{float(recovery.scores.min()):.0f}"
     proof = (
-        "Every recovered sample carries a certificate that uses the gradient alone: it satisfies "
+        "Every recovered sample carries a certificate that uses the update alone: it satisfies "
         f"at least {fewest}, to at least {digits} decimal digits in total."
     )
     facts = [Fact("Proof", proof), *facts, Fact("Checked against the real data", _truth(audit))]
@@ -111,10 +111,10 @@ def _advice(audit: Audit) -> list[str]:
     advice = []
     if audit.score.read:
         advice.append(
-            "Protect such a gradient like the data itself: whoever sees it can read these samples."
+            "Protect such an update like the data itself: whoever sees it can read these samples."
         )
         advice.append(
-            "Do not let anyone see the gradient of a single client. Aggregate securely over many "
+            "Do not let anyone see the update of a single client. Aggregate securely over many "
             "clients, and audit the aggregate."
         )
         advice.append(

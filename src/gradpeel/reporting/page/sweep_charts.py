@@ -18,7 +18,16 @@ from gradpeel.reporting.words import short
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.summary import Estimate, Group
 
-__all__ = ["HeatMap", "Line", "Mark", "Panel", "heat_maps", "line_panels", "noise_panels"]
+__all__ = ["Curves", "HeatMap", "Line", "Mark", "Panel", "curves", "heat_maps", "line_panels"]
+
+VARIED = {
+    "noise": ("noise", "noise on the update"),
+    "local_steps": ("local steps", "local steps"),
+    "local_epochs": ("local epochs", "local epochs"),
+    "local_batch_size": ("local batch size", "samples per local step"),
+    "lr": ("learning rate", "learning rate of local training"),
+}
+"""Settings with charts of their own: what they are called, in headings and below an axis."""
 
 WIDTH, HEIGHT = 400.0, 200.0
 """Of the plotting area of a chart, in the units of its SVG."""
@@ -75,6 +84,15 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Curves:
+    """The charts over one setting: the name of their place on the page, and of the setting."""
+
+    place: str
+    name: str
+    panels: list[Panel]
+
+
+@dataclass(frozen=True)
 class HeatMap:
     """Rates by method and batch size: the text and the opacity of each cell."""
 
@@ -98,17 +116,27 @@ def line_panels(groups: Sequence[Group]) -> list[Panel]:
     return _panels(groups, lambda cell: cell.batch_size, _title, "batch size")
 
 
-def noise_panels(groups: Sequence[Group]) -> list[Panel]:
-    """Recovery by noise, where a sweep has several: one chart per data set and batch size."""
-    if len({group.cell.noise for group in groups}) < 2:
-        return []
+def curves(groups: Sequence[Group]) -> list[Curves]:
+    """Recovery by every setting that a sweep varies: one chart per data set and batch size."""
+    found = []
+    for setting, (name, below) in VARIED.items():
+        panels = _varied(groups, setting, below)
+        if panels:
+            found.append(Curves(f"by-{setting.replace('_', '-')}", name, panels))
+    return found
 
+
+def _varied(groups: Sequence[Group], setting: str, below: str) -> list[Panel]:
     def title(cell: Cell) -> str:
-        setting = setting_name(cell, noise=False)
-        return f"{dataset_name(cell)}, batch of {cell.batch_size:,}, {setting}"
+        others = setting_name(cell, without=setting)
+        return f"{dataset_name(cell)}, batch of {cell.batch_size:,}, {others}"
 
-    panels = _panels(groups, lambda cell: cell.noise, title, "noise on the update")
-    return [panel for panel in panels if len(panel.ticks) > 1]
+    def value(cell: Cell) -> float:
+        return float(getattr(cell, setting))
+
+    # The gradient of one batch has no learning rate, and no local steps.
+    some = [group for group in groups if getattr(group.cell, setting) is not None]
+    return [panel for panel in _panels(some, value, title, below) if len(panel.ticks) > 1]
 
 
 def heat_maps(groups: Sequence[Group]) -> list[HeatMap]:
@@ -145,7 +173,7 @@ def _panels(
     panels = []
     for name, members in grouped(groups, title).items():
         values = sorted({across(group.cell) for group in members})
-        # Equal steps: batch sizes and noises both grow by factors.
+        # Equal steps: batch sizes, noises and learning rates grow by factors.
         step = WIDTH / max(len(values), 1)
         places = {value: round((at + 0.5) * step, 2) for at, value in enumerate(values)}
         lines = tuple(
@@ -209,6 +237,7 @@ def _published(cell: Cell) -> float | None:
     """The paper's rate for a cell with its parameters."""
     is_papers = (
         cell.dataset in STANDARD
+        and cell.lr is None
         and (cell.neurons, cell.tail, cell.dtype, cell.noise) == (1000, (), "float64", 0.0)
         and cell.scale in {None, 0.99}
         and cell.soliton in {None, (0.05, 0.4)}

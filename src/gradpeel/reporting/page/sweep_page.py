@@ -1,10 +1,10 @@
-"""The page of a sweep: what it found, recovery by batch size and noise, and what failed."""
+"""The page of a sweep: what it found, by batch size and by what else varies, and what failed."""
 
 from __future__ import annotations
 
 from gradpeel._version import __version__
 from gradpeel.reporting.page.shell import fill
-from gradpeel.reporting.page.sweep_charts import heat_maps, line_panels, noise_panels
+from gradpeel.reporting.page.sweep_charts import curves, heat_maps, line_panels
 from gradpeel.reporting.page.sweep_words import (
     dataset_name,
     lead,
@@ -29,6 +29,7 @@ def sweep_html(results: Results) -> str:
         True
     """
     groups = over_seeds(results.rows)
+    varied = curves(groups)
     return fill(
         "sweep.html.j2",
         styles=("sweep.css",),
@@ -36,7 +37,8 @@ def sweep_html(results: Results) -> str:
         facts=_facts(results),
         whole=_whole(groups),
         panels=line_panels(groups),
-        noises=noise_panels(groups),
+        curves=varied,
+        links=[(one.place, f"Recovery by {one.name}") for one in varied],
         maps=heat_maps(groups),
         failures=[printable(str(one), 300) for one in results.failures[:MOST_FAILURES]],
         more=max(0, len(results.failures) - MOST_FAILURES),
@@ -49,7 +51,9 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     recovered = sum(one.recovered for one in found)
     false = counted(sum(one.false_certificates for one in found), "false certificate")
     wrong = counted(sum(one.wrong_labels for one in found), "wrong label")
-    audits = f"{counted(len(found), 'audit')} of one gradient each"
+    is_trained = any(row.cell.lr is not None for row in results.rows)
+    sent = "training round" if is_trained else "gradient"
+    audits = f"{counted(len(found), 'audit')} of one {sent} each"
     limits = "Not recovered is not safe: another attack, round or batch may recover the rest."
     if not any(row.cell.effort for row in results.rows):
         limits += " This sweep measured peeling alone; the row cascade was not run."

@@ -31,20 +31,25 @@ def method_name(cell: Cell) -> str:
     return spelled(cell.design, weights, rows=cell.effort > 0)
 
 
-def setting_name(cell: Cell, *, noise: bool = True) -> str:
+def setting_name(cell: Cell, *, without: str = "") -> str:
     """What may differ between cells of the same data, method, batch size and seed.
 
     Args:
         cell: whose settings.
-        noise: whether noise is one of them; a chart over noise has it on its axis.
+        without: a setting to leave out, such as "noise": that on the axis of a chart.
     """
     parts = [counted(cell.neurons, "neuron")]
     if cell.tail:
         parts.append(f"hidden layers {', '.join(map(str, cell.tail))}")
     if cell.dtype != "float64":
         parts.append(cell.dtype)
-    if cell.noise and noise:
+    if cell.noise and without != "noise":
         parts.append(f"noise {short(cell.noise)}")
+    parts += [
+        f"{name.replace('_', ' ')} {short(value)}"
+        for name, value in cell.training.items()
+        if name != without
+    ]
     if cell.effort not in {0.0, 1.0}:
         parts.append(f"effort {short(cell.effort)}")
     return ", ".join(parts)

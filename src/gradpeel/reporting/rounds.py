@@ -1,0 +1,45 @@
+"""What the client sent and how it trained, in words.
+
+Example:
+    >>> import torch
+    >>> import gradpeel as gp
+    >>> model = torch.nn.Sequential(
+    ...     torch.nn.Linear(6, 40), torch.nn.ReLU(), torch.nn.Linear(40, 2)
+    ... )
+    >>> x, y = torch.rand(4, 6), torch.tensor([0, 1, 1, 0])
+    >>> client = gp.Client(lr=0.1, local_epochs=3, local_batch_size=2, momentum=0.9)
+    >>> found = gp.audit(model, x, y, client=client)
+    >>> what_was_sent(found)
+    'one update of 6 local steps'
+    >>> local_training(found)
+    '6 steps of SGD, learning rate 0.1, 2 samples per step, momentum 0.9'
+"""
+
+from __future__ import annotations
+
+from gradpeel.audit import Audit
+from gradpeel.reporting.words import counted, short
+
+__all__ = ["local_training", "what_was_sent"]
+
+
+def what_was_sent(audit: Audit) -> str:
+    """The update in a few words: one gradient, or what local training leaves."""
+    if audit.local_steps is None:
+        return "one gradient"
+    return f"one update of {counted(audit.local_steps, 'local step')}"
+
+
+def local_training(audit: Audit) -> str | None:
+    """How the client trained before it sent the difference of weights; None if it did not."""
+    client = audit.client
+    if client.lr is None or audit.local_steps is None:
+        return None
+    parts = [f"{counted(audit.local_steps, 'step')} of SGD", f"learning rate {short(client.lr)}"]
+    if client.local_batch_size is not None:
+        parts.append(f"{counted(client.local_batch_size, 'sample')} per step")
+    if client.momentum:
+        parts.append(f"momentum {short(client.momentum)}")
+    if client.weight_decay:
+        parts.append(f"weight decay {short(client.weight_decay)}")
+    return ", ".join(parts)
