@@ -26,9 +26,11 @@ from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import mean_square, survey
-from gradpeel.decoder.noise_floor import noise_floor
+from gradpeel.decoder.noise_floor import DifferenceRounding, noise_floor
 from gradpeel.decoder.sample_block import SampleBlock
+from gradpeel.rounding import rounding_of
 from gradpeel.target import Target
+from gradpeel.training import LocalTraining
 from gradpeel.update import Update
 
 __all__ = ["Residual", "Sent", "rms"]
@@ -106,7 +108,8 @@ class Residual:
             linear = self.pre_activations(rows[some] / bias[some, None]) - self._bias
             self.spread = _typical(rms(linear))
         own = rows.diagonal() if self.in_neuron_space else (rows * self._weight).sum(1)
-        noise = noise_floor(target, gradient, bias, next_rows, own)
+        added = _rounding_of_difference(target, update, has_next=self.has_next)
+        noise = noise_floor(target, gradient, bias, next_rows, own, added)
         self.grain = math.hypot(self.resolution, noise.relative)
         self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
@@ -114,8 +117,10 @@ class Residual:
         unit = LIMITS.rounding * self.resolution
         rounding = unit * torch.maximum(bias.abs(), size / self.scale)
         of_rows = noise.weight / self.scale
-        if noise.weight and self.in_neuron_space:
-            of_rows *= math.sqrt(mean_square(target.weight) * target.features)
+        stretch = 1.0
+        if (noise.weight or added is not None) and self.in_neuron_space:
+            stretch = math.sqrt(mean_square(target.weight) * target.features)
+        of_rows *= stretch
         self.sent = Sent(
             rows,
             bias,
@@ -126,6 +131,14 @@ class Residual:
             row_error=_hypot(rounding, of_rows),
             next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),
         )
+        if added is not None:
+            self.grain = math.hypot(self.grain, added.relative)
+            self.sent = replace(
+                self.sent,
+                bias_error=torch.hypot(self.sent.bias_error, added.bias),
+                row_error=torch.hypot(self.sent.row_error, added.weight * (stretch / self.scale)),
+                next_error=torch.hypot(self.sent.next_error, added.next_weight),
+            )
         self.quiet = torch.zeros_like(bias, dtype=torch.bool)
         self.restore()
 
@@ -288,6 +301,39 @@ class Residual:
         self.quiet[where] = (
             rms(self.rows[where]) <= LIMITS.nothing * self.row_error[where] * self.scale
         )
+
+
+def _rounding_of_difference(
+    target: Target, update: Update, *, has_next: bool
+) -> DifferenceRounding | None:
+    """Errors of an update that is a difference of weights; None for a gradient.
+
+    They are absolute: the client rounded weights, not gradients.
+    """
+    training = update.training
+    if training is None:
+        return None
+    weight = _rms_rounding(target.weight, update, training)
+    layer = target.tail.next_layer
+    next_weight = torch.zeros_like(weight)
+    if has_next and layer is not None:
+        next_weight = _rms_rounding(layer.weight.T, update, training)
+    size = math.sqrt(mean_square(update.gradients[target.weight_name], centred=True))
+    return DifferenceRounding(
+        weight=weight,
+        bias=rounding_of(target.bias, update.dtype, training),
+        next_weight=next_weight,
+        relative=float(weight.square().mean().sqrt()) / (size or 1.0),
+    )
+
+
+def _rms_rounding(rows: Tensor, update: Update, training: LocalTraining) -> Tensor:
+    """(n,) typical rounding of an entry of each row of a wide matrix, as a difference of it has."""
+    found = [
+        rounding_of(some, update.dtype, training).square().mean(1).sqrt()
+        for some in rows.detach().split(64)
+    ]
+    return torch.cat(found)
 
 
 def _hypot(errors: Tensor, noise: float) -> Tensor:

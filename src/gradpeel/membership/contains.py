@@ -159,7 +159,7 @@ def contains(
     if not isinstance(update, Update):
         raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
     check_module(model)
-    known_loss = as_loss(loss, reduction=update.reduction, may_be_unknown=True)
+    known_loss = None if loss is None else as_loss(loss, reduction=update.reduction)
     limit = max_false_positive_rate
     if not (is_number(limit) and 0 < limit < 1):
         raise InputError(f"max_false_positive_rate={limit!r}: expected a number between 0 and 1")
