@@ -67,6 +67,7 @@ def noise_floor(
     bias: Tensor,
     next_rows: Tensor,
     own: Tensor,
+    *,
     rounding: DifferenceRounding | None = None,
 ) -> NoiseFloor:
     """Estimate the noise on an update.

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
-from gradpeel.decoder.linalg import mean_square, survey
+from gradpeel.decoder.linalg import batches, mean_square, survey
 from gradpeel.decoder.noise_floor import DifferenceRounding, noise_floor
 from gradpeel.decoder.sample_block import SampleBlock
 from gradpeel.rounding import rounding_of
@@ -79,6 +79,7 @@ class Residual:
             feature space.
         resolution: relative resolution of the update's dtype.
         grain: the same with the noise on the update.
+        is_rounded: whether it is a difference of weights, with the roundings of weights.
         broken: by how much the update breaks the law that all updates of these weights obey.
     """
 
@@ -109,7 +110,7 @@ class Residual:
             self.spread = _typical(rms(linear))
         own = rows.diagonal() if self.in_neuron_space else (rows * self._weight).sum(1)
         added = _rounding_of_difference(target, update, has_next=self.has_next)
-        noise = noise_floor(target, gradient, bias, next_rows, own, added)
+        noise = noise_floor(target, gradient, bias, next_rows, own, rounding=added)
         self.grain = math.hypot(self.resolution, noise.relative)
         self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
@@ -131,6 +132,7 @@ class Residual:
             row_error=_hypot(rounding, of_rows),
             next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),
         )
+        self.is_rounded = added is not None
         if added is not None:
             self.grain = math.hypot(self.grain, added.relative)
             self.sent = replace(
@@ -321,17 +323,24 @@ def _rounding_of_difference(
     size = math.sqrt(mean_square(update.gradients[target.weight_name], centred=True))
     return DifferenceRounding(
         weight=weight,
-        bias=rounding_of(target.bias, update.dtype, training),
+        bias=rounding_of(_largest(target.bias, update, target.bias_name), update.dtype, training),
         next_weight=next_weight,
         relative=float(weight.square().mean().sqrt()) / (size or 1.0),
     )
+
+
+def _largest(weights: Tensor, update: Update, name: str) -> Tensor:
+    """The larger ones of the weights before and after; both were rounded."""
+    lr = 1.0 if update.training is None else update.training.lr or 1.0
+    after = weights - lr * update.gradients[name].to(weights)
+    return torch.maximum(weights.abs(), after.abs())
 
 
 def _rms_rounding(rows: Tensor, update: Update, training: LocalTraining) -> Tensor:
     """(n,) typical rounding of an entry of each row of a wide matrix, as a difference of it has."""
     found = [
         rounding_of(some, update.dtype, training).square().mean(1).sqrt()
-        for some in rows.detach().split(64)
+        for some in (rows.detach()[part] for part in batches(len(rows), 64))
     ]
     return torch.cat(found)
 
