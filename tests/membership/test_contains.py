@@ -219,7 +219,7 @@ def test_only_the_target_is_needed() -> None:
     model, x = default_model(60, 150, 4), draw(124, 60)
     update = gp.local_update(model, x[:24], labels(24))
     first = {name: g for name, g in update.gradients.items() if name.startswith("0.")}
-    found = gp.contains(nn.Sequential(*model[:2]), gp.Update(first), x)
+    found = gp.contains(nn.Sequential(*list(model)[:2]), gp.Update(first), x)
     assert found.verdicts == ("in",) * 24 + ("out",) * 100
 
 

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.model_files import load_model, load_records
+from gradpeel.cli.model_files import load_records
 from gradpeel.cli.output import to_json
+from gradpeel.cli.update_files import (
+    After,
+    Before,
+    LocalSteps,
+    Lr,
+    Model,
+    Sent,
+    UpdateFile,
+    WeightDecay,
+)
 
 if TYPE_CHECKING:
     from gradpeel.membership import Membership
@@ -20,22 +30,6 @@ __all__ = ["contains_command"]
 
 def contains_command(
     *,
-    update: Annotated[
-        Path,
-        typer.Argument(
-            metavar="UPDATE",
-            help="Gradients by parameter name, .safetensors or .npz.",
-            show_default=False,
-        ),
-    ],
-    model: Annotated[
-        Path,
-        typer.Option(
-            metavar="MODEL",
-            help="The weights that the client received: a multilayer perceptron with ReLU, or its "
-            "first layers, .safetensors or .npz.",
-        ),
-    ],
     records: Annotated[
         Path,
         typer.Option(
@@ -44,6 +38,13 @@ def contains_command(
             "the network. Pixels of type uint8 are divided by 255.",
         ),
     ],
+    update: UpdateFile = None,
+    model: Model = None,
+    before: Before = None,
+    after: After = None,
+    lr: Lr = None,
+    local_steps: LocalSteps = None,
+    weight_decay: WeightDecay = None,
     non_members: Annotated[
         Path | None,
         typer.Option(
@@ -95,12 +96,18 @@ def contains_command(
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     from gradpeel.errors import InputError  # noqa: PLC0415
     from gradpeel.membership import contains  # noqa: PLC0415
-    from gradpeel.update import load_update  # noqa: PLC0415
 
     if out is not None and out.exists():
         raise InputError(f"{out}: exists: expected a new file")
-    network = load_model(model)
-    sent = load_update(update, batch_size=batch_size)
+    network, sent = Sent(
+        update=update,
+        model=model,
+        before=before,
+        after=after,
+        lr=lr,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+    ).load(batch_size=batch_size)
     asked = load_records(records, field)
     others = None if non_members is None else load_records(non_members, field)
     started = time.perf_counter()
