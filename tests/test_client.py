@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gradpeel import Client
-from gradpeel.client import gradients, local_update
+from gradpeel.client import local_update
 from gradpeel.errors import InputError
+from gradpeel.gradients import gradients
 from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
 from gradpeel.update import Reduction
 from support import SmallRound, make_batch, make_model, make_round

@@ -105,6 +105,7 @@ def test_minibatches_go_through_the_data(client: Client, sizes: list[int]) -> No
 
     update = local_update(model, x, y, client, seed=3, on_step=look)
     assert [len(some) for some in chosen] == sizes
+    assert update.batch_size == client.count_samples(10) == len(set(torch.cat(chosen).tolist()))
     assert client.count_steps(10) == len(sizes)
     if client.lr is None:
         assert update.training is None

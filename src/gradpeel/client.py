@@ -35,13 +35,14 @@ from gradpeel.checks import (
     count_not_finite,
 )
 from gradpeel.errors import InputError
-from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.gradients import batch_gradients
+from gradpeel.losses import CrossEntropy
 from gradpeel.noise import with_noise
 from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.training import LocalTraining, summed_gradients
 from gradpeel.update import DTYPES, REDUCTIONS, Reduction, Update
 
-__all__ = ["Client", "OnStep", "gradients", "local_update"]
+__all__ = ["Client", "OnStep", "local_update"]
 
 OnStep = Callable[[nn.Module, Tensor], None]
 """Called in each step, before the weights change, with the model and the samples' indices."""
@@ -61,7 +62,7 @@ class Client:
             with one it trains locally and sends the difference of weights (FedAvg).
         momentum: of its SGD, from 0 to below 1.
         weight_decay: of its SGD, at least 0.
-        local_steps: number of its local steps.
+        local_steps: number of its local steps; samples that none of them draws take no part.
         local_epochs: how often it goes through its data, instead of a number of steps; once if
             neither is given.
         local_batch_size: samples per local step, drawn again for every epoch; None for all of them.
@@ -120,6 +121,16 @@ class Client:
         return (self.local_epochs or 1) * math.ceil(
             batch_size / (self.local_batch_size or batch_size)
         )
+
+    def count_samples(self, batch_size: int) -> int:
+        """How many of a number of samples take part; with few steps on minibatches, not all do.
+
+        Example:
+            >>> Client(lr=0.1, local_steps=2, local_batch_size=16).count_samples(64)
+            32
+        """
+        size = self.local_batch_size or batch_size
+        return min(batch_size, self.count_steps(batch_size) * size)
 
 
 def local_update(
@@ -181,7 +192,7 @@ def local_update(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         if client.lr is None:
-            found = _batch_gradients(worker, x, y, client)
+            found = batch_gradients(worker, x, y, as_loss(client.loss), client.reduction)
             watch(worker, torch.arange(len(x)))
             update = Update(found, len(x), client.reduction)
         else:
@@ -207,7 +218,13 @@ def _train(
     )
     steps = client.count_steps(len(x))
     for step, chosen in enumerate(_choose(client, len(x), seed), start=1):
-        found = _batch_gradients(worker, x[chosen.to(x.device)], y[chosen.to(y.device)], client)
+        found = batch_gradients(
+            worker,
+            x[chosen.to(x.device)],
+            y[chosen.to(y.device)],
+            as_loss(client.loss),
+            client.reduction,
+        )
         watch(worker, chosen)
         for name, parameter in named.items():
             parameter.grad = found[name]
@@ -218,7 +235,8 @@ def _train(
                 "smaller learning rate"
             )
     training = LocalTraining(lr, steps, client.momentum, client.weight_decay)
-    return Update(summed_gradients(before, named, training), len(x), client.reduction, training)
+    samples = client.count_samples(len(x))
+    return Update(summed_gradients(before, named, training), samples, client.reduction, training)
 
 
 def _choose(client: Client, batch_size: int, seed: int) -> Iterator[Tensor]:
@@ -230,59 +248,3 @@ def _choose(client: Client, batch_size: int, seed: int) -> Iterator[Tensor]:
         for start in range(0, batch_size, size)[:steps]:
             yield torch.from_numpy(np.sort(order[start : start + size]))
             steps -= 1
-
-
-def _batch_gradients(model: nn.Module, x: Tensor, y: Tensor, client: Client) -> dict[str, Tensor]:
-    loss = as_loss(client.loss)
-    total = _total_loss(model, x, y, loss)
-    share = 1.0 / loss.denominator(y) if client.reduction == "mean" else 1.0
-    return _differentiate(model, total, share)
-
-
-def gradients(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    *,
-    share: float,
-    loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
-) -> dict[str, Tensor]:
-    """Gradients by parameter name of `share` times the summed loss of the batch.
-
-    With share = 1/B, the whole batch and the cross-entropy this is the client's update; with a part
-    of the batch and the same share it is that part's contribution to it.
-
-    Whatever the model draws at random comes from PyTorch's own generator.
-    """
-    return _differentiate(model, _total_loss(model, x, y, loss), share)
-
-
-def _total_loss(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> Tensor:
-    with torch.enable_grad():
-        outputs = _run(model, x)
-        loss.check(outputs, y)
-        return loss.total(outputs, y)
-
-
-def _differentiate(model: nn.Module, total: Tensor, share: float) -> dict[str, Tensor]:
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with torch.enable_grad():
-        scaled = total * share
-    found = torch.autograd.grad(scaled, list(named.values()), materialize_grads=True)
-    return dict(zip(named, (gradient.detach() for gradient in found), strict=True))
-
-
-def _run(model: nn.Module, x: Tensor) -> Tensor:
-    try:
-        outputs: Tensor = model(x)
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
-        ) from error
-    if outputs.shape[:1] != x.shape[:1]:
-        raise InputError(
-            f"model: output shape {tuple(outputs.shape)}: expected one row for each of "
-            f"{len(x)} samples"
-        )
-    return outputs

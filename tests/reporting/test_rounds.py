@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -44,6 +45,11 @@ def test_the_words(trained: Audit, whole: Audit) -> None:
     )
 
 
+def test_samples_that_took_no_part_are_told(trained: Audit) -> None:
+    few = replace(trained, client=replace(CLIENT, local_epochs=None, local_steps=1))
+    assert "4 samples per step, 4 of 8 samples took part, momentum" in str(local_training(few))
+
+
 def test_the_terminal_tells_how_the_client_trained(
     trained: Audit, printed: Callable[[RenderableType], str]
 ) -> None:
@@ -51,7 +57,7 @@ def test_the_terminal_tells_how_the_client_trained(
     assert "update of 4 local steps" in text
     assert "4 steps of SGD, learning rate 0.05, 4 samples per step" in text
     assert "the server sees the difference of weights" in text
-    assert "a neuron counts as fired by a sample if it was at any step" in text
+    assert "a neuron counts if it fired on the sample in any step" in text
     assert "not used: the update is the sum of the gradients of 4 local steps" in text
     assert "gradient and one attack" not in text
 

@@ -38,6 +38,9 @@ def local_training(audit: Audit) -> str | None:
     parts = [f"{counted(audit.local_steps, 'step')} of SGD", f"learning rate {short(client.lr)}"]
     if client.local_batch_size is not None:
         parts.append(f"{counted(client.local_batch_size, 'sample')} per step")
+    size = audit.score.batch_size
+    if (part := client.count_samples(size)) < size:
+        parts.append(f"{part:,} of {counted(size, 'sample')} took part")
     if client.momentum:
         parts.append(f"momentum {short(client.momentum)}")
     if client.weight_decay:

@@ -119,7 +119,7 @@ def _training(audit: Audit) -> list[tuple[str, str]]:
     if training is None:
         return []
     several = audit.local_steps != 1
-    grid = "; a neuron counts as fired by a sample if it was at any step" if several else ""
+    grid = "; a neuron counts if it fired on the sample in any step" if several else ""
     return [("Local training", f"{training}; the server sees the difference of weights{grid}")]
 
 
