@@ -282,3 +282,13 @@ def test_on_real_data_nobody_is_missed_and_nobody_accused(
     update = gp.local_update(model, x[:256], labels(256, dataset.classes), client)
     found = gp.contains(model, update, x[:2256])
     assert found.verdicts == ("in",) * 256 + ("out",) * 2000
+
+
+def test_an_audit_knows_who_took_part() -> None:
+    model, x = default_model(60, 150, 4), draw(24, 60)
+    attacker = gp.Attacker(effort=0.0)
+    audit = gp.audit(model, x, labels(24), attacker=attacker)
+    assert set(audit.membership.verdicts) == {"in"}
+    assert audit.membership is audit.membership
+    hidden = gp.audit(model, x, labels(24), client=gp.Client(noise=1.0), attacker=attacker)
+    assert set(hidden.membership.verdicts) == {"unknown"}
