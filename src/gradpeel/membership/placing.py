@@ -13,7 +13,6 @@ Example:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -124,10 +123,9 @@ class UpdateSpan:
             # Nobody knows the way a training took. That samples are missing from its end says more
             # than what would be expected of one of them.
             return nobody
-        # The bias gradient is the sum of all sensitivities. Its size tells what one of them weighs,
-        # whatever the update was multiplied by.
-        samples = max(update.batch_size or 0, span.rank)
-        weight = self.bias_size / (math.sqrt(samples) * strongest)
+        # The bias gradient is the sum of all sensitivities. Its size tells what one of them weighs
+        # at least, whatever the update was multiplied by.
+        weight = self.bias_size / (max(update.batch_size or 0, span.rank) * strongest)
         size = torch.hypot(rows.cpu().double().norm(dim=1), torch.tensor(1 / self.scale))
         beyond = torch.stack([self._beyond(weight * c.cpu()) for c in sensitivities]).amin(0)
         least = _VISIBLE if is_gradient else _VISIBLE_ON_THE_WAY
