@@ -7,6 +7,7 @@ samples a server can read from one gradient, and certifies each one without look
 
     gp.audit(model, x, y)        simulate a training round on your data, decode it, score it
     gp.peel(model, update)       decode an update, without any ground truth
+    gp.contains(model, update, records)    which of these records took part
     gp.exposure(model, x)        the client's own check: one forward pass
     gp.report(audit)             one page to read, to save, to mail
 
@@ -22,6 +23,7 @@ from gradpeel.decoder import Peeling, Recovery, Round, peel
 from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
+from gradpeel.membership import Membership, contains
 from gradpeel.noise import with_noise
 from gradpeel.reporting.page import Report, report
 from gradpeel.target import Normalise, Target, split
@@ -40,6 +42,7 @@ __all__ = [
     "LocalTraining",
     "Loss",
     "MeanSquaredError",
+    "Membership",
     "ModelError",
     "ModelRefusedError",
     "Normalise",
@@ -51,6 +54,7 @@ __all__ = [
     "Update",
     "__version__",
     "audit",
+    "contains",
     "designs",
     "exposure",
     "load_update",

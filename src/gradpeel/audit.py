@@ -29,6 +29,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -44,6 +45,7 @@ from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
 from gradpeel.target import Target, split, with_first_layer
@@ -106,6 +108,15 @@ class Audit:
     def local_steps(self) -> int | None:
         """Number of steps that the client trained locally; None for the gradient of one batch."""
         return None if self.update.training is None else self.update.training.steps
+
+    @cached_property
+    def membership(self) -> Membership:
+        """Which of the batch's samples the update shows to have taken part, recovered or not.
+
+        Computed when first asked for, with what the attacker knows of the batch size, and with the
+        labels; see `gradpeel.contains`.
+        """
+        return contains(self.model, self.update, self.x, labels=self.y, loss=self.loss)
 
     def __repr__(self) -> str:
         score = self.score

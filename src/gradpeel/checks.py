@@ -167,22 +167,22 @@ def as_tensor(name: str, value: object, dtype: torch.dtype | None = None) -> Ten
     return tensor
 
 
-def as_batch(x: object, dtype: torch.dtype) -> Tensor:
+def as_batch(x: object, dtype: torch.dtype, *, name: str = "x") -> Tensor:
     """A batch of samples, (batch, *sample_shape), that stays finite in a dtype; not yet cast.
 
     Raises:
         InputError: it has no samples or no values, or values that are not real and finite.
     """
-    batch = as_tensor("x", x)
+    batch = as_tensor(name, x)
     if batch.ndim < 2 or batch.numel() == 0:
         shape = tuple(batch.shape)
-        raise InputError(f"x of shape {shape}: expected (batch, *sample_shape), not empty")
+        raise InputError(f"{name} of shape {shape}: expected (batch, *sample_shape), not empty")
     if batch.is_complex():
-        raise InputError(f"x of dtype {batch.dtype}: expected real numbers")
+        raise InputError(f"{name} of dtype {batch.dtype}: expected real numbers")
     for where, values in (("", batch), (f" in {dtype}", batch.to(dtype))):
         bad = count_not_finite(values)
         if bad:
-            raise InputError(f"x: {bad} of {batch.numel()} values are not finite{where}")
+            raise InputError(f"{name}: {bad} of {batch.numel()} values are not finite{where}")
     return batch
 
 

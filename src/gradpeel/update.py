@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -31,6 +31,11 @@ from gradpeel.checks import check_dense, count_not_finite
 from gradpeel.errors import InputError
 from gradpeel.files import Header, Npz, is_file, replacing, write_npz
 from gradpeel.training import LocalTraining
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gradpeel.differences import Weights
 
 __all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
 
@@ -71,6 +76,42 @@ class Update:
 
     def __post_init__(self) -> None:
         _check_update(self, "update")
+
+    @classmethod
+    def from_gradients(
+        cls, model: nn.Module, *, batch_size: int | None = None, reduction: Reduction = "mean"
+    ) -> Update:
+        """The update of a model after `backward()`; see `gradpeel.differences.from_gradients`."""
+        from gradpeel.differences import from_gradients  # noqa: PLC0415 -- it makes updates
+
+        return from_gradients(model, batch_size=batch_size, reduction=reduction)
+
+    @classmethod
+    def from_weights(
+        cls,
+        before: Weights,
+        after: Weights,
+        *,
+        lr: float | None = None,
+        momentum: float = 0.0,
+        weight_decay: float | None = 0.0,
+        steps: int | None = None,
+        batch_size: int | None = None,
+        reduction: Reduction = "mean",
+    ) -> Update:
+        """The update behind two sets of weights; see `gradpeel.differences.from_weights`."""
+        from gradpeel.differences import from_weights  # noqa: PLC0415 -- it makes updates
+
+        return from_weights(
+            before,
+            after,
+            lr=lr,
+            momentum=momentum,
+            weight_decay=weight_decay,
+            steps=steps,
+            batch_size=batch_size,
+            reduction=reduction,
+        )
 
     @property
     def dtype(self) -> torch.dtype:

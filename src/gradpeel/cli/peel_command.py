@@ -16,6 +16,16 @@ from gradpeel.cli.loss_options import LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
+from gradpeel.cli.update_files import (
+    After,
+    Before,
+    LocalSteps,
+    Lr,
+    Model,
+    Sent,
+    UpdateFile,
+    WeightDecay,
+)
 from gradpeel.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,22 +39,13 @@ __all__ = ["peel_command"]
 
 def peel_command(
     *,
-    update: Annotated[
-        Path,
-        typer.Argument(
-            metavar="UPDATE",
-            help="Gradients by parameter name, .safetensors or .npz.",
-            show_default=False,
-        ),
-    ],
-    model: Annotated[
-        Path,
-        typer.Option(
-            metavar="MODEL",
-            help="The weights that the client received: a multilayer perceptron with ReLU, or its "
-            "first layers with --unknown-tail, .safetensors or .npz.",
-        ),
-    ],
+    update: UpdateFile = None,
+    model: Model = None,
+    before: Before = None,
+    after: After = None,
+    lr: Lr = None,
+    local_steps: LocalSteps = None,
+    weight_decay: WeightDecay = None,
     batch_size: Annotated[
         int | None,
         typer.Option(
@@ -97,6 +98,7 @@ def peel_command(
     \b
     gradpeel audit --data digits --out audit
     gradpeel peel audit/update.safetensors --model audit/model.safetensors
+    gradpeel peel --before sent.safetensors --after returned.safetensors --lr 0.1 --local-steps 1
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
     sample_shape = None if shape is None else parse_sizes("shape", shape)
@@ -107,18 +109,25 @@ def peel_command(
             f"label_smoothing={label_smoothing}: with --unknown-tail there are no labels to smooth"
         )
 
+    files = Sent(
+        update=update,
+        model=model,
+        before=before,
+        after=after,
+        lr=lr,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+    )
     with nullcontext() if samples is None else private_directory(samples) as folder:
         # torch takes a second to import; --help and a wrong option need not wait for it.
         from gradpeel.decoder import peel  # noqa: PLC0415
-        from gradpeel.update import load_update  # noqa: PLC0415
 
-        network = _load_model(model)
+        network, sent = files.load(
+            batch_size=batch_size, reduction=None if reduction is None else reduction.value
+        )
         features, classes = _ends(network)
         if sample_shape is not None and math.prod(sample_shape) != features:
             raise InputError(f"shape={shape}: expected {features} values in all, as the model has")
-        sent = load_update(
-            update, batch_size=batch_size, reduction=None if reduction is None else reduction.value
-        )
         loss = LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
         with watch(sent.batch_size) as watcher:
@@ -146,17 +155,6 @@ def peel_command(
     if samples is not None:
         note = "recovered samples are personal data, and only you can read them"
         typer.echo(f"wrote {samples / 'samples.npz'}: {note}", err=True)
-
-
-def _load_model(path: Path) -> nn.Sequential:
-    from gradpeel.networks import mlp_from_state  # noqa: PLC0415
-    from gradpeel.update import load_tensors  # noqa: PLC0415
-
-    state, _ = load_tensors(path)
-    try:
-        return mlp_from_state(state)
-    except InputError as error:
-        raise InputError(f"{path}: not a multilayer perceptron: {error}") from None
 
 
 def _ends(model: nn.Sequential) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import generator, mean_square, norms_of_products
 from gradpeel.target import Target
 
-__all__ = ["NoiseFloor", "noise_floor"]
+__all__ = ["DifferenceRounding", "NoiseFloor", "noise_floor"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,31 @@ class NoiseFloor:
     broken: float = 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class DifferenceRounding:
+    """Roundings of an update that is a difference of weights, standard deviations of an entry.
+
+    Attributes:
+        weight: (neurons,) of the target's weight gradient.
+        bias: (neurons,) of its bias gradient.
+        next_weight: (neurons,) of the next layer's weight gradient.
+        relative: of the target's weight gradient, relative to the spread of its entries.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    next_weight: Tensor
+    relative: float
+
+
 def noise_floor(
-    target: Target, weight: Tensor, bias: Tensor, next_rows: Tensor, own: Tensor
+    target: Target,
+    weight: Tensor,
+    bias: Tensor,
+    next_rows: Tensor,
+    own: Tensor,
+    *,
+    rounding: DifferenceRounding | None = None,
 ) -> NoiseFloor:
     """Estimate the noise on an update.
 
@@ -56,6 +79,7 @@ def noise_floor(
         next_rows: (neurons, next width) the next layer's weight gradient; no columns without one,
             and then nothing is known of noise.
         own: (neurons,) W1[j] . G[j].
+        rounding: roundings that are known, if this is a difference of weights.
 
     Returns:
         The noise, 0 where roundings explain all there is.
@@ -73,6 +97,14 @@ def noise_floor(
     # Roundings of the terms are independent: they add up in squares.
     parts = (ahead * d)[some].norm(dim=1), norms_of_products(target.weight, weight, some)
     terms = torch.stack([*parts, of_bias[some]]).norm(dim=0)
+    if rounding is not None:
+        # Such roundings break the law too, and by how much is known.
+        of_weights = target.weight[some].double().norm(dim=1) * rounding.weight[some]
+        of_ahead = ahead[some].norm(dim=1) * rounding.next_weight[some]
+        off = torch.stack([of_weights, of_ahead, (target.bias * rounding.bias)[some]]).norm(dim=0)
+        gap_by_error = gap[some].abs() / off.clamp(min=torch.finfo(off.dtype).tiny)
+        if float(gap_by_error.median()) <= LIMITS.rounding:
+            return NoiseFloor()
     live = terms > 0
     broken = float((gap[some][live].abs() / terms[live]).median()) if bool(live.any()) else 0.0
     if broken <= LIMITS.rounding * resolution:

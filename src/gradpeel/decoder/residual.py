@@ -30,10 +30,12 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
-from gradpeel.decoder.linalg import mean_square, survey
-from gradpeel.decoder.noise_floor import noise_floor
+from gradpeel.decoder.linalg import batches, mean_square, survey
+from gradpeel.decoder.noise_floor import DifferenceRounding, noise_floor
 from gradpeel.decoder.sample_block import SampleBlock
+from gradpeel.rounding import rounding_of
 from gradpeel.target import Target
+from gradpeel.training import LocalTraining
 from gradpeel.update import Update
 
 __all__ = ["Firing", "Residual", "Sent", "rms"]
@@ -97,6 +99,7 @@ class Residual:
             feature space.
         resolution: relative resolution of the update's dtype.
         grain: the same with the noise on the update.
+        is_rounded: whether it is a difference of weights, with the roundings of weights.
         broken: by how much the update breaks the law that all updates of these weights obey.
     """
 
@@ -128,35 +131,38 @@ class Residual:
             linear = self.pre_activations(rows[some] / bias[some, None]) - self._bias
             self.spread = _typical(rms(linear))
         own = rows.diagonal() if self.in_neuron_space else (rows * self._weight).sum(1)
-        noise = noise_floor(target, gradient, bias, next_rows, own)
+        added = _rounding_of_difference(target, update, has_next=self.has_next)
+        noise = noise_floor(target, gradient, bias, next_rows, own, rounding=added)
         self.grain = math.hypot(self.resolution, noise.relative)
         self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
         # of the two says how much was summed up.
         unit = LIMITS.rounding * self.resolution
         rounding = unit * torch.maximum(bias.abs(), size / self.scale)
-        # A difference of weights has the roundings of the weights.
-        ulp = _roundings_of_weights(update)
-        of_rows = torch.hypot(
-            ulp * rms(target.weight.double()) if ulp else torch.zeros_like(bias),
-            torch.full_like(bias, noise.weight),
-        )
-        of_rows /= self.scale
-        if self.in_neuron_space and bool(of_rows.any()):
-            of_rows *= math.sqrt(mean_square(target.weight) * target.features)
+        of_rows = noise.weight / self.scale
+        stretch = 1.0
+        if (noise.weight or added is not None) and self.in_neuron_space:
+            stretch = math.sqrt(mean_square(target.weight) * target.features)
+        of_rows *= stretch
         self.sent = Sent(
             rows,
             bias,
             next_rows,
             self.scale,
             target.features,
-            bias_error=_hypot(_hypot(rounding, noise.bias), ulp * target.bias.double().abs()),
+            bias_error=_hypot(rounding, noise.bias),
             row_error=_hypot(rounding, of_rows),
-            next_error=_hypot(
-                _hypot(unit * next_rows.norm(dim=1), noise.next_weight),
-                ulp * _size_of_next(target) if self.has_next else 0.0,
-            ),
+            next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),
         )
+        self.is_rounded = added is not None
+        if added is not None:
+            self.grain = math.hypot(self.grain, added.relative)
+            self.sent = replace(
+                self.sent,
+                bias_error=torch.hypot(self.sent.bias_error, added.bias),
+                row_error=torch.hypot(self.sent.row_error, added.weight * (stretch / self.scale)),
+                next_error=torch.hypot(self.sent.next_error, added.next_weight),
+            )
         self.quiet = torch.zeros_like(bias, dtype=torch.bool)
         self.restore()
 
@@ -361,28 +367,47 @@ def _returned(target: Target, update: Update) -> tuple[Tensor, Tensor] | None:
     return weight, bias
 
 
-def _roundings_of_weights(update: Update) -> float:
-    """Roundings of a weight behind a difference of weights, relative to the weight; 0 without one.
+def _rounding_of_difference(
+    target: Target, update: Update, *, has_next: bool
+) -> DifferenceRounding | None:
+    """Errors of an update that is a difference of weights; None for a gradient.
 
-    The weights were rounded in every step, and the difference is divided by the learning rate.
+    They are absolute: the client rounded weights, not gradients.
     """
     training = update.training
     if training is None:
-        return 0.0
-    lr = 1.0 if training.lr is None else training.lr
-    steps = 1 if training.steps is None else training.steps
-    return float(torch.finfo(update.dtype).eps) * math.sqrt(steps) / lr
-
-
-def _size_of_next(target: Target) -> Tensor:
-    """(neurons,) typical size of the next layer's weights at each neuron."""
+        return None
+    weight = _rms_rounding(target.weight, update, training)
     layer = target.tail.next_layer
-    return target.bias.new_zeros(()) if layer is None else rms(layer.weight.double().T)
+    next_weight = torch.zeros_like(weight)
+    if has_next and layer is not None:
+        next_weight = _rms_rounding(layer.weight.T, update, training)
+    size = math.sqrt(mean_square(update.gradients[target.weight_name], centred=True))
+    return DifferenceRounding(
+        weight=weight,
+        bias=rounding_of(_largest(target.bias, update, target.bias_name), update.dtype, training),
+        next_weight=next_weight,
+        relative=float(weight.square().mean().sqrt()) / (size or 1.0),
+    )
 
 
-def _hypot(errors: Tensor, noise: float | Tensor) -> Tensor:
-    if isinstance(noise, Tensor):
-        return torch.hypot(errors, noise.expand_as(errors)) if bool(noise.any()) else errors
+def _largest(weights: Tensor, update: Update, name: str) -> Tensor:
+    """The larger ones of the weights before and after; both were rounded."""
+    lr = 1.0 if update.training is None else update.training.lr or 1.0
+    after = weights - lr * update.gradients[name].to(weights)
+    return torch.maximum(weights.abs(), after.abs())
+
+
+def _rms_rounding(rows: Tensor, update: Update, training: LocalTraining) -> Tensor:
+    """(n,) typical rounding of an entry of each row of a wide matrix, as a difference of it has."""
+    found = [
+        rounding_of(some, update.dtype, training).square().mean(1).sqrt()
+        for some in (rows.detach()[part] for part in batches(len(rows), 64))
+    ]
+    return torch.cat(found)
+
+
+def _hypot(errors: Tensor, noise: float) -> Tensor:
     return errors if noise == 0 else torch.hypot(errors, torch.full_like(errors, noise))
 
 

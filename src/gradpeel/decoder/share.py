@@ -110,13 +110,16 @@ def learn_share(
         anchored = [
             near for near in clusters if _if_all(votes, near, backward.classes, ask_radius) <= limit
         ]
-        share = _unit(votes, clusters, anchored, hint, is_faint)
+        share = _unit(votes, clusters, anchored, hint, is_faint, is_rounded=residual.is_rounded)
         if share is not None:
             return share
     if hint is not None:
         for near in clusters:
             if (share := _share(votes, near, proven=False)).agrees_with(hint):
-                return share
+                # A difference of weights is too inexact to exclude groups by their curvature. But
+                # groups would weigh more than the stated size says, or be more than samples are.
+                counted = residual.is_rounded and structure.rank == round(1 / hint)
+                return replace(share, proven=counted)
     # Groups weigh several times as much as a sample: of what many say, the least.
     several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
     smallest = min(several, key=lambda near: float(votes.share[near].min()))
@@ -146,6 +149,8 @@ def _unit(
     anchored: list[Tensor],
     hint: float | None,
     is_faint: Callable[[Tensor, Share], bool],
+    *,
+    is_rounded: bool,
 ) -> Share | None:
     """The weight of one sample: the least of those that cannot be groups.
 
@@ -157,12 +162,15 @@ def _unit(
     most = max([*anchored, *several], key=lambda near: float(votes.share[near].sum()), default=None)
     if most is None:
         return None
-    heavy = _share(votes, most, proven=False).value
+    heaviest = _share(votes, most, proven=False)
+    heavy = heaviest.value
+    # In a difference of weights, what is heavy may be known no better than by its own error.
+    off = LIMITS.nothing * LIMITS.rounding * heaviest.error if is_rounded else 0.0
     shares = [_share(votes, near, proven=True) for near in anchored]
     stated = [hint is not None and share.agrees_with(hint) for share in shares]
     units = []
     for near, share, said in zip(anchored, shares, stated, strict=True):
-        copies = _whole_times(heavy, share)
+        copies = _whole_times(heavy, share, off)
         few = 1 <= copies <= LIMITS.copies_of_unit and not is_faint(near, share)
         if few or (said and copies):
             units.append((share, said))
@@ -175,11 +183,14 @@ def _unit(
     return replace(unit, proven=said or not doubtful)
 
 
-def _whole_times(heavy: float, unit: Share) -> int:
-    """How many times a unit a weight is; 0 where that is no whole number."""
+def _whole_times(heavy: float, unit: Share, off: float = 0.0) -> int:
+    """How many times a unit a weight with a relative error is; 0 where that is no whole number."""
     times = heavy / unit.value
     whole = round(times)
-    return whole if abs(times - whole) <= LIMITS.whole_weight * times else 0
+    allowed = LIMITS.whole_weight * times
+    if off:
+        allowed = max(allowed, min(0.1, off * times))
+    return whole if abs(times - whole) <= allowed else 0
 
 
 def _is_faint(

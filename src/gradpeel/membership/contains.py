@@ -1,0 +1,234 @@
+"""Which of these records took part in a training round?
+
+Every record that took part lies in the span of the update's rows, after one step or any number of
+them, whatever loss, labels and batch size were; see `gradpeel.membership.span`. A record that did
+not lies outside, by a distance that depends on the data. Both are measured here, and a verdict is
+given only where they can be told apart.
+
+Example:
+    >>> import gradpeel as gp
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
+    >>> x, y = torch.rand(12, 30), torch.randint(2, (12,))
+    >>> update = gp.local_update(model, x[:8], y[:8])
+    >>> contains(model, update, x).verdicts
+    ('in', 'in', 'in', 'in', 'in', 'in', 'in', 'in', 'out', 'out', 'out', 'out')
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from gradpeel.checks import as_batch, as_tensor, check_module, is_number
+from gradpeel.decoder.inputs import check_belongs
+from gradpeel.errors import InputError
+from gradpeel.losses import CrossEntropy
+from gradpeel.membership.calibration import IN_ERRORS, calibrate
+from gradpeel.membership.null import LEAST
+from gradpeel.membership.placing import UpdateSpan
+from gradpeel.membership.silence import confirm
+from gradpeel.membership.trace import path, sensitivities, strongest
+from gradpeel.target import Target, split
+from gradpeel.torch_losses import GivenLoss, as_loss
+from gradpeel.update import Update
+
+__all__ = ["Membership", "Verdict", "contains"]
+
+Verdict = Literal["in", "out", "unknown"]
+
+_OUT_ERRORS = 10.0
+"""A record this many errors from the span did not take part; closer ones might have."""
+
+_FULL = "the samples fill all dimensions that there are, so every record fits"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Membership:
+    """Which records took part in an update, as far as the update can tell.
+
+    "in" means: a record that cannot be distinguished from this one took part. "out" means: it left
+    no trace, although its trace would have been seen. Copies of a record share their verdict.
+
+    Attributes:
+        distances: (n,) distance of each record from the span of the update, relative to its norm.
+        errors: (n,) distance at which the update's own errors would show a record of the span.
+        verdicts: "in", "out" or "unknown" for each record.
+        reasons: for each verdict "unknown" why, for the others None.
+        chances: (n,) estimated chance that a record that did not take part would lie as close as
+            is demanded of this one for the verdict "in".
+        rank: dimension of the span: the number of independent samples that can be seen.
+        non_members: number of records given as not in, on which the rate was counted.
+        false_positives: how many of them would have been called "in".
+        power: share of the records that would be called "in" if they had taken part.
+    """
+
+    distances: Tensor
+    errors: Tensor
+    verdicts: tuple[Verdict, ...]
+    reasons: tuple[str | None, ...]
+    chances: Tensor
+    rank: int
+    non_members: int
+    false_positives: int
+    power: float
+
+    @property
+    def false_positive_rate(self) -> float | None:
+        """How often a record that was not in would be called "in", on the safe side.
+
+        (false positives + 1) / (non-members + 1) where non-members were given; otherwise the
+        largest estimated chance behind any verdict "in", and None where there is none.
+        """
+        if self.non_members:
+            return (self.false_positives + 1) / (self.non_members + 1)
+        found = [
+            float(chance)
+            for chance, verdict in zip(self.chances, self.verdicts, strict=True)
+            if verdict == "in"
+        ]
+        return max(found, default=None)
+
+    def __len__(self) -> int:
+        return len(self.verdicts)
+
+    def count(self, verdict: Verdict) -> int:
+        """How many records have a verdict."""
+        return self.verdicts.count(verdict)
+
+    def mask(self, verdict: Verdict) -> Tensor:
+        """(n,) bool: the records that have a verdict."""
+        return torch.tensor([given == verdict for given in self.verdicts], dtype=torch.bool)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{self.count(v)} {v}" for v in get_args(Verdict))
+        return f"Membership({len(self)} records: {counts}; rank {self.rank})"
+
+    def as_dict(self) -> dict[str, object]:
+        """The numbers as plain values for JSON, without any records."""
+        return {
+            "records": len(self),
+            **{verdict: self.count(verdict) for verdict in get_args(Verdict)},
+            "rank": self.rank,
+            "false_positive_rate": self.false_positive_rate,
+            "false_positives": self.false_positives,
+            "non_members": self.non_members,
+            "power": self.power,
+            "reasons": dict(Counter(reason for reason in self.reasons if reason is not None)),
+        }
+
+
+@torch.no_grad()
+def contains(
+    model: nn.Module,
+    update: Update,
+    records: Tensor,
+    *,
+    labels: Tensor | None = None,
+    non_members: Tensor | None = None,
+    max_false_positive_rate: float = 1e-3,
+    loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
+) -> Membership:
+    """Tell which records took part in the training round behind an update.
+
+    Args:
+        model: the network the update was computed on, with the weights the client had; the layers
+            up to the first Linear with ReLU will do.
+        update: what the client sent: the gradient of a batch, or a difference of weights.
+        records: (n, *sample_shape) records, as the client would feed them to the network.
+        labels: (n,) their labels, if they are known. They are used only to tell how strong a trace
+            each record would have left.
+        non_members: (m, *sample_shape) records of the same kind that certainly were not in; the
+            more of them, the more exactly the false-positive rate is known.
+        max_false_positive_rate: no record is called "in" if a record that was not in would be
+            called so more often than this.
+        loss: what the client minimised, for the same purpose as the labels; None if unknown.
+
+    Returns:
+        Distances, their errors, and a verdict for each record.
+
+    Raises:
+        ModelRefusedError: the network has no target; the error says why.
+        InputError: the update does not belong to the network, the records do not fit it, or a
+            setting breaks its rule.
+    """
+    if not isinstance(update, Update):
+        raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
+    check_module(model)
+    known_loss = None if loss is None else as_loss(loss, reduction=update.reduction)
+    limit = max_false_positive_rate
+    if not (is_number(limit) and 0 < limit < 1):
+        raise InputError(f"max_false_positive_rate={limit!r}: expected a number between 0 and 1")
+    target = split(model, share=True)
+    check_belongs(model, target, update, whole=False)
+    rows = _rows(target, records, "records")
+    if labels is not None:
+        labels = as_tensor("labels", labels)
+        if len(labels) != len(rows):
+            raise InputError(f"labels: {len(labels)} for {len(rows)} records: expected one each")
+        if known_loss is not None and target.tail.unknown is None:
+            known_loss.check(target.tail(target.pre_activations(rows).relu()), labels)
+    whole = UpdateSpan.of(target, update)
+    span, place = whole.span, whole.place(rows)
+    way = path(model, target, update)
+    visible = whole.would_show(
+        rows,
+        place,
+        sensitivities(way, rows, labels, known_loss),
+        strongest=strongest(target, rows, known_loss),
+    )
+    outside = None
+    if non_members is not None:
+        outside = whole.place(_rows(target, non_members, "non_members"))
+    calibration = calibrate(span, place, rows, update, outside=outside, limit=limit)
+    near = place.distances <= IN_ERRORS * place.errors
+    far = place.distances > _OUT_ERRORS * place.errors
+    certain = calibration.certain(limit)
+    called = near & certain
+    unsure = (near & ~certain).nonzero()[:, 0]
+    if not span.is_full:
+        called[unsure] = confirm(span, (way[0], way[-1]), rows[unsure])
+    masks = zip(called, near, far, visible, strict=True)
+    judged = [
+        _judge(_FULL if span.is_full else doubt, *map(bool, each))
+        for doubt, each in zip(calibration.doubts, masks, strict=True)
+    ]
+    return Membership(
+        distances=place.distances,
+        errors=place.errors,
+        verdicts=tuple(verdict for verdict, _ in judged),
+        reasons=tuple(reason for _, reason in judged),
+        chances=calibration.chances.where(~called | certain, LEAST),
+        rank=span.rank,
+        non_members=0 if outside is None else len(outside.distances),
+        false_positives=calibration.false_positives,
+        power=float((certain & visible | called).double().mean()),
+    )
+
+
+def _judge(
+    doubt: str | None, called: bool, near: bool, far: bool, visible: bool
+) -> tuple[Verdict, str | None]:
+    """The verdict on one record, and the reason for none."""
+    if called:
+        return "in", None
+    if near or doubt == _FULL:
+        return "unknown", doubt or "a record that was not in could lie as close by chance"
+    if not far:
+        return "unknown", "too far for a record that took part, too close for one that did not"
+    if not visible:
+        return "unknown", "had it been in, its trace might be too faint to be seen"
+    return "out", None
+
+
+def _rows(target: Target, records: object, name: str) -> Tensor:
+    """What enters the target, computed in the dtype in which the client computes."""
+    batch = as_batch(records, target.weight.dtype, name=name)
+    try:
+        return target.front(batch.to(target.weight))
+    except InputError as error:
+        raise InputError(str(error).replace("x of shape", f"{name} of shape", 1)) from None
