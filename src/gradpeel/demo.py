@@ -1,6 +1,6 @@
 """Three audits to begin with: pictures, patients, and a photograph, all from untouched networks.
 
-Everything runs on data that comes with scikit-learn. The server is passive each time: it sends a
+Everything runs on data that comes with gradpeel. The server is passive each time: it sends a
 network as the paper initialises it (section "Experiments") and reads the answer.
 
 Example:

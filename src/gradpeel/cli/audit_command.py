@@ -277,13 +277,10 @@ def audit_command(
     widths = (neurons, *(() if hidden is None else parse_sizes("hidden", hidden)))
 
     with nullcontext() if out is None else private_directory(out) as folder:
-        # torch and scikit-learn take seconds to import; --help and a wrong option need not wait.
+        # torch takes a second to import; --help, a wrong option and wrong data need not wait.
         import numpy as np  # noqa: PLC0415
-        import torch  # noqa: PLC0415
 
-        from gradpeel.audit import audit  # noqa: PLC0415
         from gradpeel.datasets import STANDARD, draw_batch, load  # noqa: PLC0415
-        from gradpeel.networks import mlp  # noqa: PLC0415
 
         # Unshuffled, the batch is the first samples: no need to unpack thousands of photographs.
         is_prefix = data in STANDARD and not shuffle and batch_size > 0
@@ -295,10 +292,15 @@ def audit_command(
             image_size=image_size,
             limit=batch_size * (1 + compare) if is_prefix else None,
         )
+        batch = draw_batch(
+            dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
+        )
+        import torch  # noqa: PLC0415
+
+        from gradpeel.audit import audit  # noqa: PLC0415
+        from gradpeel.networks import mlp  # noqa: PLC0415
+
         with watch(batch_size, quiet=quiet) as watcher:
-            batch = draw_batch(
-                dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
-            )
             model = mlp(
                 dataset.features,
                 dataset.classes,

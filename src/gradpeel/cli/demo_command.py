@@ -38,7 +38,7 @@ def demo_command(
 ) -> None:
     """Rebuild scans, patient records and a photograph, each from one gradient.
 
-    The networks are untouched. The data comes with scikit-learn; nothing is
+    The networks are untouched. The data comes with gradpeel; nothing is
     downloaded.
     """
     from gradpeel.demo import FOLDERS, run_demo  # noqa: PLC0415 -- torch is slow to import

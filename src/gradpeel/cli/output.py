@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gradpeel.errors import InputError
-from gradpeel.files import check_path
 
 __all__ = ["private_directory", "to_json"]
 
@@ -33,6 +32,8 @@ def private_directory(path: Path) -> Iterator[Path]:
         InputError: `path` is a file, a directory that holds something, or in a place that cannot
             be written to.
     """
+    from gradpeel.files import check_path  # noqa: PLC0415 -- it loads numpy
+
     check_path(path)
     exists = path.is_dir()
     if exists and any(path.iterdir()):

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gradpeel.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "FEATURES",
@@ -239,6 +240,8 @@ def draw_batch(
         if rng is None:
             raise InputError("rng=None: expected a numpy Generator to shuffle with")
         client, server = rng.permutation(train), rng.permutation(test)
+    import torch  # noqa: PLC0415 -- slow to import; a data set that cannot be read need not wait
+
     indices = client[:batch_size]
     return Batch(
         x=torch.from_numpy(dataset.x_train[indices]),

@@ -8,7 +8,7 @@ label or several, add up to one gradient, so labels are counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from gradpeel.decoder.linalg import batches
 from gradpeel.losses import CrossEntropy
-from gradpeel.target import Tail
+from gradpeel.target import Tail, pull, push
 
 __all__ = ["Backward", "Simulated"]
 
@@ -165,7 +165,7 @@ class Backward:
         Not of more than `at_once`: it is large.
         """
         entered = self._enter(activations)
-        p = torch.softmax(self._behind(entered), 1).repeat_interleave(self.classes, 0)
+        p = torch.softmax(self.tail.rest(entered), 1).repeat_interleave(self.classes, 0)
         return self.share * self._pull_each(
             entered, _loss_gradient(p, _tile(self.targets, entered))
         )
@@ -178,7 +178,7 @@ class Backward:
             v: (n, next width) gradient at the next layer's output.
         """
         entered = self._enter(activations)
-        p = torch.softmax(self._behind(entered), 1)
+        p = torch.softmax(self.tail.rest(entered), 1)
         gradient = v / self.share
         if self.tail.next_layer is None or self.ends_at_next_layer:
             return p, gradient
@@ -242,20 +242,13 @@ class Backward:
         if not len(entered):  # some tails do not take an empty batch
             nobody = entered.new_zeros(0, self.classes)
             return nobody, nobody
-        logits, along = torch.func.jvp(self._behind, (entered,), (tangents,))[:2]
-        return logits, along
+        return push(self.tail.rest, entered, tangents)
 
     def _pull(self, entered: Tensor, cotangents: Tensor) -> Tensor:
         """Gradients where the samples entered, from those at the logits."""
         if self.ends_at_next_layer or not len(entered):
             return cotangents if self.ends_at_next_layer else entered
-        pulled: Tensor = torch.func.vjp(self._behind, entered)[1](cotangents)[0]
-        return pulled
-
-    @property
-    def _behind(self) -> Callable[[Tensor], Tensor]:
-        """From there to the logits."""
-        return self.tail if self.tail.next_layer is None else self.tail.rest
+        return pull(self.tail.rest, entered, cotangents)
 
     def _pull_each(self, entered: Tensor, cotangents: Tensor) -> Tensor:
         """(n, m, next width) m cotangents (n m, classes) for each of n rows, in one pass."""
