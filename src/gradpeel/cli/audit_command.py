@@ -14,7 +14,7 @@ from rich.console import Console
 from gradpeel.cli.command_line import command_line
 from gradpeel.cli.decoder_options import DEVICE_HELP, EFFORT_HELP
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
-from gradpeel.cli.output import private_directory, to_json
+from gradpeel.cli.output import announce, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
 from gradpeel.cli.variations import variations
@@ -372,8 +372,7 @@ def audit_command(
 
         Console().print(summary(result, data=dataset.name))
     if out is not None and not quiet:
-        for path in sorted(out.iterdir()):
-            typer.echo(f"wrote {path}", err=True)
+        announce(out / "report.html", out.iterdir())
     if page is not None and show:
         page.open(None if out is None else out / "report.html")
 

@@ -1,4 +1,4 @@
-"""What a sweep found, as a table for the terminal."""
+"""What a sweep found, for the terminal: first in a sentence, then as a table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
+from gradpeel.reporting.page.sweep_words import lead
 from gradpeel.reporting.words import counted, printable
 from gradpeel.sweeps import Results
 from gradpeel.sweeps.summary import Group, over_seeds
@@ -19,7 +20,8 @@ MOST_FAILURES = 10
 def sweep_summary(results: Results) -> Lines:
     """What was recovered and what peeling can reach, one line per batch size, and what failed."""
     groups = over_seeds(results.rows)
-    parts: list[Table | Text] = [_table(groups)] if groups else []
+    parts: list[Table | Text] = [Text(lead(groups), style="bold"), Text("")]
+    parts += [_table(groups)] if groups else []
     false = sum(row.measurement.false_certificates for row in results.rows if row.measurement)
     parts.append(
         Text(
@@ -38,7 +40,10 @@ def sweep_summary(results: Results) -> Lines:
 
 def _table(groups: list[Group]) -> Table:
     table = Table(
-        title="Share of the batch recovered: mean over seeds and 95 % interval", box=box.SIMPLE_HEAD
+        title="Share of the batch recovered: mean over seeds and 95 % interval",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
     )
     for name in ("data set", "method", "setting"):
         table.add_column(name, overflow="fold", no_wrap=name == "method")

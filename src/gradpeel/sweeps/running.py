@@ -45,12 +45,15 @@ class Progress:
         done: cells of the plan that are in the store.
         new: of these, the ones run by this process.
         total: cells of the plan.
+        current: the first cell of the plan that has not ended, so one that is running; None after
+            the last.
     """
 
     finished: Finished | None
     done: int
     new: int
     total: int
+    current: Cell | None = None
 
 
 @dataclass(frozen=True)
@@ -122,13 +125,16 @@ def sweep(
         held = store.keys() - (store.failed_keys() if retry_failed else set())
         todo = [cell for cell in cells if cell.key not in held]
         done = len(cells) - len(todo)
-        on_progress(Progress(None, done, 0, len(cells)))
+        left = dict.fromkeys(todo)
+        on_progress(Progress(None, done, 0, len(cells), next(iter(left), None)))
         try:
             if todo:
                 with closing(engine.run(todo, source)) as running:
                     for new, finished in enumerate(running, start=1):
                         store.record(finished)
-                        on_progress(Progress(finished, done + new, new, len(cells)))
+                        left.pop(finished.cell, None)
+                        current = next(iter(left), None)
+                        on_progress(Progress(finished, done + new, new, len(cells), current))
         finally:
             found = _in_order(cells, store)
             files = _write(out, plan, engine, data, found, parquet=parquet)
