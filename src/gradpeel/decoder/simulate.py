@@ -1,9 +1,9 @@
-"""From samples to gradients: what the client computed behind the target, as far as it can be known.
+"""From samples to gradients: what the client computed behind the target, as far as it is known.
 
 The server owns the network, so for a sample with a label it can compute what the client computed:
 the loss gradient at the next layer and at every neuron (paper, section "Label Recovery"). Any
-differentiable tail will do; a two-layer network is no special case. Copies of one sample, with one
-label or several, add up to one gradient, so labels are counts.
+differentiable tail is supported; a two-layer network is not a special case. Copies of one sample,
+with one label or several, add up to one gradient, so labels are counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradpeel.target import Tail, pull, push
 __all__ = ["Backward", "Simulated"]
 
 _ENTRIES = 2**22
-"""Numbers that are worked on at once where every sample is taken with every label."""
+"""Numbers processed at once where every sample is combined with every label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Simulated:
 
     @property
     def margin(self) -> Tensor:
-        """(n,) size of the gradient at the logits, 1 for a sample that is plainly wrong."""
+        """(n,) size of the gradient at the logits, 1 for a sample that is classified wrongly."""
         return self.gradient.abs().amax(1)
 
 
@@ -70,7 +70,7 @@ class Backward:
         loss: what the client minimised.
         share: weight of one sample's loss in the update.
         share_error: its relative error.
-        share_from: the neuron whose candidate alone tells the share, if there is no other.
+        share_from: the neuron whose candidate alone determines the share, if there is no other.
         unit_error: (neurons,) one unit of relative error of the pre-activations, with random signs;
             along it the response of the loss gradient to errors is measured.
         classes: number of classes.
@@ -162,7 +162,7 @@ class Backward:
     def one_of_each(self, activations: Tensor) -> Tensor:
         """(n, classes, next width) v of samples, (n, neurons), with every label in turn.
 
-        Not of more than `at_once`: it is large.
+        For at most `at_once` samples, because the result is large.
         """
         entered = self._enter(activations)
         p = torch.softmax(self.tail.rest(entered), 1).repeat_interleave(self.classes, 0)
@@ -202,7 +202,7 @@ class Backward:
         layer = self.tail.next_layer
         if layer is None or layer.out_features != self.classes:
             return False
-        # What clamps, or saturates, is no identity: ask for numbers of all sizes.
+        # Clamping or saturating is not the identity: test numbers of all sizes.
         sizes = torch.logspace(-30, 30, 61, dtype=torch.float64, device="cpu")
         row = torch.linspace(-1.0, 1.0, self.classes, dtype=torch.float64, device="cpu")
         probe = (sizes[:, None] * row).to(layer.weight)
@@ -222,7 +222,7 @@ class Backward:
 
     @cached_property
     def targets(self) -> Tensor:
-        """(classes, classes) what the loss asks for each label."""
+        """(classes, classes) the target of the loss for each label."""
         return self.loss.targets(self.classes).to(self.unit_error)
 
     @cached_property
@@ -265,7 +265,7 @@ def _tile(rows: Tensor, samples: Tensor) -> Tensor:
 
 def _solve(jacobians: Tensor, gradients: Tensor) -> Tensor:
     """(n, classes) what each Jacobian (n, classes, width), transposed, maps to a gradient."""
-    # Classes that the network confounds make it singular: the shortest solution will do.
+    # Classes that the network confounds make it singular: take the shortest solution.
     inverse: Tensor = torch.linalg.pinv(jacobians.mT)
     return (inverse @ gradients[:, :, None])[:, :, 0]
 
