@@ -57,7 +57,7 @@ def signals(
     """
     c, margin = _simulated(target, x, y, exposure, loss)
     share = _summed(c, exposure).abs() / c.abs().sum(1, keepdim=True).clamp(min=_TINY)
-    # A neuron comes to isolate the sample that falls last of those that fire it, if it falls alone.
+    # A neuron comes to isolate the last unrecovered sample that fires it, if there is a single one.
     never = len(x) + 1
     order = torch.where(exposure.reached, exposure.rounds, never) * exposure.grid
     last = order.amax(1, keepdim=True)

@@ -17,7 +17,7 @@ Formal guarantees for an accepted candidate that was read from neuron j:
 - Groups. With m times that weight it is m copies of one sample: members of a group would be no
   farther than `copies` from it (see `gradpeel.decoder.evidence.groups`). Otherwise it is not
   accepted, but reported as a group.
-- Next layer. Where the tail begins with a Linear whose gradient came along, it predicts that
+- Next layer. Where the tail begins with a Linear whose gradient was sent too, it predicts that
   layer's whole residual at j, one equation per output, within `slack` times their tracked error.
 - Support. It has no sensitivity above the error at a neuron whose residual is already zero.
 - Enough evidence. The product of the relative mismatches of all equations that count, times the

@@ -128,7 +128,7 @@ def svg(figure: Figure, *, dpi: int = 300) -> bytes:
 
 @contextmanager
 def any_script() -> Iterator[None]:
-    """A name in a script that the font lacks is drawn as boxes; nobody need be alarmed."""
+    """A name in a script that the font lacks is drawn as boxes, which is harmless."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield

@@ -110,7 +110,7 @@ def sweep(
     """
     engine = engine or LocalEngine(os.cpu_count() or 1)
     if parquet:
-        to_parquet([])  # tells now what is missing, not after hours of work
+        to_parquet([])  # reports now what is missing, not after hours of work
     folder = None if data_dir is None else Path(data_dir)
     source = DataSource(folder, plan.image_size, Path(base))
     data = _look_at(plan, source)
@@ -147,7 +147,7 @@ def sweep(
 
 
 def _look_at(plan: Plan, source: DataSource) -> dict[str, dict[str, Any]]:
-    """Load each data set once: whatever is wrong with it is told before any work starts."""
+    """Load each data set once: whatever is wrong with it is reported before any work starts."""
     known: dict[str, dict[str, Any]] = {}
     for name in plan.datasets:  # before the first is loaded, let alone downloaded
         try:

@@ -32,7 +32,7 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
         weight: the target's, (neurons, features).
 
     Returns:
-        Why nobody can simulate the tail, in a phrase; None if one can.
+        Why the tail cannot be simulated, in a phrase; None if it can.
 
     Raises:
         UnsupportedModelError: it fails, or does not give one row of outputs a sample.

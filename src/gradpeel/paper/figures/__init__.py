@@ -173,7 +173,7 @@ def draw_figures(
     """
     wanted = _chosen(only)
     say = on_progress or (lambda _: None)
-    write_files(out, {})  # a directory that cannot be written to is told before the work
+    write_files(out, {})  # a directory that cannot be written to is reported before the work
     held = lru_cache(maxsize=HELD)(load)
     files: dict[str, bytes] = {}
     captions: dict[str, object] = {}

@@ -91,7 +91,7 @@ def _levels(levels: list[float]) -> str:
 
 
 def _draw_scale(axes: Axes, image: AxesImage, largest: float) -> None:
-    """A colour bar that tells the departures as they are, not as they are amplified."""
+    """A colour bar that shows the departures as they are, not as they are amplified."""
     bar = axes.figure.colorbar(image, cax=axes, orientation="horizontal")
     bar.set_ticks([0, 0.5, 1], labels=[f"−{largest:.2f}", "0", f"+{largest:.2f}"])
     bar.ax.tick_params(labelsize=LETTERS, length=2, pad=2, labelcolor=GREY)

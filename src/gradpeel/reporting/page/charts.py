@@ -36,7 +36,7 @@ TICKS = 4
 APART = 0.82
 """Share of the height for the rounds; the rest is for samples that were not recovered."""
 LOWEST = 1e-18
-"""Residuals below it are drawn there: no double tells them from zero."""
+"""Residuals below it are drawn there: they cannot be distinguished from zero."""
 
 
 @dataclass(frozen=True)
