@@ -81,6 +81,8 @@ def means(
         "batch_size": batch_size,
         "channel_means": levels.tolist(),
         "largest_departure": largest,
+        # What the paper multiplies departures by: the largest then spans half of the range.
+        "amplification": 0.5 / end,
     }
     return Drawn(figure, caption, numbers)
 
