@@ -61,8 +61,8 @@ def test_rounds_are_taken_together(printed: Printed) -> None:
 
 def test_frequent_labels_are_named(printed: Printed) -> None:
     text = printed(LabelLine([1] * 20 + [7]))
-    assert text.split("\n")[0].rstrip().endswith("20 █ 7   and 14 other labels")
-    assert "0 ▂ 1   1 ▂ 1" in text
+    assert text.split("\n")[0].rstrip().endswith("20 █7  and 11 other labels")
+    assert "0 ▂1  1 ▂1" in text
 
 
 def test_ascii_terminals_get_ascii() -> None:

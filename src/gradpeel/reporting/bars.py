@@ -68,9 +68,9 @@ class LabelLine:
 
     Example:
         >>> Console(width=40).print(LabelLine([8, 0, 4, 1]))
-        0 █ 8   2 ▄ 4   3 ▁ 1
+        0 █8  2 ▄4  3 ▁1
         >>> Console(width=60).print(LabelLine([0] * 7 + [3] * 20))
-        7 █ 3   8 █ 3   9 █ 3   10 █ 3   and 16 other labels
+        7 █3  8 █3  9 █3  10 █3  11 █3  12 █3  and 14 other labels
     """
 
     counts: Sequence[int]
@@ -84,14 +84,14 @@ class LabelLine:
             entries = [self._entry(label, ascii_only=options.ascii_only) for label in shown]
             if most < len(present):
                 entries.append(Text(f"and {counted(len(present) - most, 'other label')}", "dim"))
-            line = Text("   ", no_wrap=True).join(entries)
+            line = Text("  ", no_wrap=True).join(entries)
             if line.cell_len <= options.max_width:
                 break
         yield line
 
     def _entry(self, label: int, *, ascii_only: bool) -> Text:
         height = math.ceil(8 * self.counts[label] / max(self.counts))
-        bar = ": " if ascii_only else f" {EIGHTHS[height - 1]} "
+        bar = ": " if ascii_only else f" {EIGHTHS[height - 1]}"
         count = f"{self.counts[label]:,}"
         return Text.assemble((str(label), "dim"), (bar, "cyan"), (count, "bold"))
 
