@@ -2,7 +2,7 @@
 
     python -m benchmarks.assembling [--out docs/images/assembling.webp]
 
-The audit is the one that `gradpeel demo` runs on scikit-learn's photograph of a dahlia. A tile
+The audit is the one that `gradpeel demo` runs on its photograph of a dahlia. A tile
 appears in the round of the cascade in which it was recovered, with the pixels that were recovered.
 """
 

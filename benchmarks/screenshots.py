@@ -3,7 +3,7 @@
     python -m benchmarks.screenshots [--out docs/images] [--only digits]
 
 Both are real: the pages are those of `gradpeel demo`, opened in a browser, and the terminal shows
-what the command wrote to one. They show nothing but scikit-learn's own data.
+what the command wrote to one. They show nothing but data that comes with gradpeel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMMAND = "gradpeel audit --data digits --batch-size 64"
 LETTERS = 84
 """In a line of the terminal."""
 COLOURS = 256
-"""In a picture; a third of the size for pages that are mostly plain."""
+"""In a picture without a photograph: a third of the size for pages that are mostly plain."""
 
 PLACE = """() => {
   const { top, height } = document.getElementById("cascade").getBoundingClientRect();
@@ -82,12 +82,13 @@ def _taken(started: Browser, file: Path, name: str, scheme: Scheme) -> dict[str,
     # With the margins of the page: a picture that ends at its letters looks cut off.
     top, height = page.evaluate(PLACE)
     clip: FloatRect = {"x": 0, "y": top + 8, "width": WIDTH, "height": height + 16}
-    taken = {
-        f"report_{name}_{scheme}.png": _small(first),
-        f"report_{name}_cascade_{scheme}.png": _small(page.screenshot(full_page=True, clip=clip)),
-    }
+    cascade = page.screenshot(full_page=True, clip=clip)
     page.close()
-    return taken
+    colours = None if name == "photos" else COLOURS
+    return {
+        f"report_{name}_{scheme}.png": _small(first, colours),
+        f"report_{name}_cascade_{scheme}.png": _small(cascade, colours),
+    }
 
 
 def _terminal(started: Browser) -> bytes:
@@ -107,13 +108,14 @@ def _terminal(started: Browser) -> bytes:
     page.set_content(plain)
     taken = page.locator("svg").screenshot(omit_background=True)
     page.close()
-    return _small(taken)
+    return _small(taken, COLOURS)
 
 
-def _small(picture: bytes) -> bytes:
+def _small(picture: bytes, colours: int | None) -> bytes:
+    """A PNG file as small as it gets, in so many colours or in all of them."""
     file = io.BytesIO()
-    few = Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS)
-    few.save(file, "PNG", optimize=True)
+    whole = Image.open(io.BytesIO(picture)).convert("RGB")
+    (whole if colours is None else whole.quantize(colours)).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 

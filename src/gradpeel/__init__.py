@@ -14,21 +14,45 @@ samples a server can read from one gradient, and certifies each one without look
 For auditing systems that you own or are permitted to test.
 """
 
-from gradpeel import designs
+from typing import TYPE_CHECKING
+
+from gradpeel._late import load_late
 from gradpeel._version import __version__
-from gradpeel.attacker import Attacker
-from gradpeel.audit import Audit, audit
-from gradpeel.client import Client, local_update
-from gradpeel.decoder import Peeling, Recovery, Round, peel
 from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
-from gradpeel.exposure import Exposure, exposure
-from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
-from gradpeel.membership import Membership, contains
-from gradpeel.noise import with_noise
-from gradpeel.reporting.page import Report, report
-from gradpeel.target import Normalise, Target, split
-from gradpeel.training import LocalTraining
-from gradpeel.update import Update, load_update, save_update
+
+if TYPE_CHECKING:
+    from gradpeel import designs
+    from gradpeel.attacker import Attacker
+    from gradpeel.audit import Audit, audit
+    from gradpeel.client import Client, local_update
+    from gradpeel.decoder import Peeling, Recovery, Round, peel
+    from gradpeel.exposure import Exposure, exposure
+    from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
+    from gradpeel.membership import Membership, contains
+    from gradpeel.noise import with_noise
+    from gradpeel.reporting.page import Report, report
+    from gradpeel.target import Normalise, Target, split
+    from gradpeel.training import LocalTraining
+    from gradpeel.update import Update, load_update, save_update
+else:
+    load_late(
+        __name__,
+        {
+            "gradpeel.designs": ("designs",),
+            "gradpeel.attacker": ("Attacker",),
+            "gradpeel.audit": ("Audit", "audit"),
+            "gradpeel.client": ("Client", "local_update"),
+            "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
+            "gradpeel.exposure": ("Exposure", "exposure"),
+            "gradpeel.losses": ("BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"),
+            "gradpeel.membership": ("Membership", "contains"),
+            "gradpeel.noise": ("with_noise",),
+            "gradpeel.reporting.page": ("Report", "report"),
+            "gradpeel.target": ("Normalise", "Target", "split"),
+            "gradpeel.training": ("LocalTraining",),
+            "gradpeel.update": ("Update", "load_update", "save_update"),
+        },
+    )
 
 __all__ = [
     "Attacker",

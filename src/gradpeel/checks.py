@@ -73,7 +73,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def check_module(model: object) -> None:
-    """Refuse what is no network.
+    """Reject anything that is not a network.
 
     Raises:
         InputError: names its type.
@@ -83,7 +83,7 @@ def check_module(model: object) -> None:
 
 
 def check_data_range(data_range: object) -> None:
-    """Refuse a range that is not a pair of numbers, the smaller one first; None is no range.
+    """Reject a range that is not a pair of numbers, the smaller one first; None means no range.
 
     An end may be infinite.
 
@@ -137,7 +137,7 @@ def check_seed(seed: object) -> None:
 
 
 def check_dense(name: str, tensor: object) -> None:
-    """Refuse what is no tensor, or one that does not hold its values one by one in memory.
+    """Reject anything that is not a tensor that holds its values one by one in memory.
 
     Raises:
         InputError: names the tensor and what it is.

@@ -1,12 +1,12 @@
-"""Three audits to begin with: pictures, patients, and a photograph, all from untouched networks.
+"""Three audits to begin with: a photograph, scans and patients, all from untouched networks.
 
-Everything runs on data that comes with scikit-learn. The server is passive each time: it sends a
+Everything runs on data that comes with gradpeel. The server is passive each time: it sends a
 network as the paper initialises it (section "Experiments") and reads the answer.
 
 Example:
     >>> runs = run_demo(Path("gradpeel-demo"), on_progress=print)  # doctest: +SKIP
-    digits: one gradient of 64 samples, from an untouched network ...
-    digits: 64 of 64 rebuilt in 6 rounds, 0 false; a single pass: 14
+    photos: one gradient of 260 samples, from an untouched network ...
+    photos: 260 of 260 samples recovered in 19 rounds, 23 of them directly
     ...
 """
 
@@ -48,9 +48,9 @@ class _Case:
 
 
 _CASES = (
+    _Case("photos", batch_size=260, neurons=2000),
     _Case("digits", batch_size=64, neurons=1000),
     _Case("breast_cancer", batch_size=128, neurons=1000),
-    _Case("photos", batch_size=260, neurons=2000),
 )
 
 
@@ -63,6 +63,7 @@ def run_demo(
     seed: int = 0,
     on_progress: Callable[[str], None] | None = None,
     *,
+    on_result: Callable[[Demonstration], None] | None = None,
     samples: bool = True,
 ) -> list[Demonstration]:
     """Audit the three embedded data sets and leave report, figures and numbers of each.
@@ -71,6 +72,7 @@ def run_demo(
         out: a directory, made if need be; each audit writes into a folder named after its data.
         seed: seeds the networks; the same seed gives the same result.
         on_progress: called with a line of text before and after each audit.
+        on_result: called with each audit after its line of text.
         samples: whether reports and figures show samples.
 
     Returns:
@@ -80,8 +82,13 @@ def run_demo(
         InputError: the directory cannot be written to.
     """
     say = on_progress or (lambda _: None)
-    write_files(out, {})  # a directory that cannot be written to is told before the work
-    return [_run(case, out / case.data, seed, say, samples=samples) for case in _CASES]
+    write_files(out, {})  # a directory that cannot be written to is reported before the work
+    runs = []
+    for case in _CASES:
+        runs.append(_run(case, out / case.data, seed, say, samples=samples))
+        if on_result is not None:
+            on_result(runs[-1])
+    return runs
 
 
 def _run(
@@ -110,7 +117,9 @@ def _run(
 
 def _result(found: Audit) -> str:
     score = found.score
-    rebuilt = f"{score.recovered} of {score.batch_size} rebuilt"
-    rounds, false = found.recovery.cascade_length, score.false_certificates
-    once = round(score.baseline_rate * score.batch_size)
-    return f"{rebuilt} in {counted(rounds, 'round')}, {false} false; a single pass: {once}"
+    recovered = f"{score.recovered} of {score.batch_size} samples recovered"
+    rounds = counted(found.recovery.cascade_length, "round")
+    directly = round(score.baseline_rate * score.batch_size)
+    false = score.false_certificates
+    wrong = f"; {counted(false, 'false certificate')}" if false else ""
+    return f"{recovered} in {rounds}, {directly} of them directly{wrong}"

@@ -272,7 +272,7 @@ class Exposure:
 
         Large for samples that fire neurons which are silent for others: they are recovered first.
         """
-        # A silent neuron is in nobody's sum; any finite number in place of 1 / 0 will do.
+        # A silent neuron occurs in no sum; any finite number can replace 1 / 0.
         rarity = 1 / self.firing_probabilities.where(self.degrees > 0, 1)
         return self.grid.T.double() @ rarity
 

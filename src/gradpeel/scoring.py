@@ -249,7 +249,7 @@ def _ranges(true: Tensor, *, common: bool) -> Tensor:
     whole = float(true.max() - true.min()) or 1.0
     varying = own[own > 0]
     like_pixels = bool((varying >= whole / 512).all()) and bool(varying.median() >= whole / 10)
-    # Where nothing varies, nothing tells one scale from several.
+    # Where nothing varies, one scale cannot be distinguished from several.
     if common or not len(varying) or float(true.abs().max()) <= SCALED or like_pixels:
         return torch.full_like(own, whole)
     typical = varying.median()
@@ -281,7 +281,7 @@ def _match(copies: Tensor, nearest: Tensor, apart: Tensor, alike: Tensor) -> Ten
     """(n,) the first copy of the true sample that each certified one stands for.
 
     That is the nearest one; where another certificate has taken it, the nearest of those that are
-    too close to it to be told apart, if one of them is left.
+    too close to it to be distinguished, if one of them is left.
     """
     matches = copies[nearest].tolist()
     taken: set[int] = set()
@@ -309,7 +309,7 @@ def _labels(
         own = exposure.copies == match
         true, close = (Counter(y[samples].tolist()) for samples in (own, own | alike[place]))
         judged[place] = True
-        # A label without counts speaks for all copies.
+        # A label without counts holds for all copies.
         right[place] = true <= Counter(counts) <= close if counts else set(true) == {label}
     return right, judged
 

@@ -66,7 +66,7 @@ def signals(found: Contributions, exposure: Exposure) -> Tensor:
     """
     c = found.c * exposure.grid
     share = _summed(c, exposure.copies).abs() / c.abs().sum(1, keepdim=True).clamp(min=_TINY)
-    # A neuron comes to isolate the sample that falls last of those that fire it, if it falls alone.
+    # A neuron comes to isolate the last unrecovered sample that fires it, if there is a single one.
     never = exposure.grid.shape[1] + 1
     order = torch.where(exposure.reached, exposure.rounds, never) * exposure.grid
     last = order.amax(1, keepdim=True)

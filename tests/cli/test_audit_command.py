@@ -249,7 +249,11 @@ def test_out_holds_what_it_takes_to_look_again(folder: Path) -> None:
     names = {path.name for path in written}
     assert names >= {"result.json", "update.safetensors", "model.safetensors"}
     assert names >= {"report.html", "report.json", "samples.png", "samples.svg"}
-    assert finished.stderr.splitlines() == [f"wrote {path}" for path in written]
+    others = ", ".join(path.name for path in written if path.name != "report.html")
+    assert finished.stderr.splitlines() == [
+        f"Report: {out / 'report.html'}",
+        f"Also in {out}: {others}",
+    ]
 
     result = json.loads((out / "result.json").read_text(encoding="utf-8"))
     assert result == json.loads(finished.stdout)

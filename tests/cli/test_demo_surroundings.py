@@ -57,10 +57,10 @@ def test_without_display_and_utf_8_and_twice_in_a_row(tmp_path: Path) -> None:
     done = start(tmp_path, **ascii_only)
     assert (done.returncode, done.stderr) == (0, b"")
     lines = done.stdout.decode("ascii").splitlines()
-    assert done.stdout.count(b"8 of 8 rebuilt") == 2
+    assert done.stdout.count(b"8 of 8 samples recovered") == 2
     assert len(lines) % 2 == 0
     assert lines[: len(lines) // 2] == lines[len(lines) // 2 :]
-    assert lines[-1].startswith("see gradpeel-demo/digits/")
+    assert lines[-1] == "Report: gradpeel-demo/digits/report.html"
     # Nothing but what it says it writes.
     assert [path.name for path in tmp_path.iterdir()] == ["gradpeel-demo"]
     assert [path.name for path in (tmp_path / "gradpeel-demo").iterdir()] == ["digits"]
@@ -99,7 +99,7 @@ def test_in_a_read_only_directory_it_says_where_it_writes_instead(
     done = CliRunner().invoke(main, ["demo"])
     assert done.exit_code == 0
     (elsewhere,) = (read_only.parent / "tmp").iterdir()
-    assert done.stdout == f"see {elsewhere / 'digits' / 'report.html'}\n"
+    assert done.stdout == f"Report: {elsewhere / 'digits' / 'report.html'}\n"
     why = f"gradpeel-demo: cannot be written here ({os.strerror(errno.EROFS)})"
     assert done.stderr.startswith(f"{why}; the demo goes to {elsewhere}")
     assert done.stderr.count("\n") == 1

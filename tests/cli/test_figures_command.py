@@ -42,10 +42,10 @@ def test_figures_are_written_and_listed(tmp_path: Path, asked: list[tuple[str, A
     options = ["--out", str(out), "--data-dir", str(tmp_path), "--only", "means", "--seed", "3"]
     finished = CliRunner().invoke(app, ["figures", *options])
     assert (finished.exit_code, finished.stderr) == (0, "")
-    names = ["means.png", "means.svg", "captions.json"]
-    progress, *listed = finished.stdout.splitlines()
+    names = ["means.png", "means.svg", "means.pdf", "captions.json"]
+    progress, said = finished.stdout.splitlines()
     assert progress.startswith("means: ")
-    assert listed == [f"see {out / name}" for name in names]
+    assert said == f"4 files in {out}"
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
     assert asked == [("cifar10", tmp_path)]
     told = (out / "captions.json").read_text(encoding="utf-8")
@@ -65,11 +65,12 @@ def test_names_are_split_and_seed_and_notes_are_passed_on(
 
     monkeypatch.setattr(figures, "draw_figures", draw_figures)
     finished = CliRunner().invoke(
-        app, ["figures", "--out", str(tmp_path / "a"), "--only", "board, seeds"]
+        app, ["figures", "--out", str(tmp_path / "a"), "--only", "board, seeds", "--no-titles"]
     )
     assert finished.exit_code == 0
     assert passed["only"] == ("board", "seeds")
     assert passed["seed"] == 0
+    assert passed["titles"] is False
     assert passed["notes"] == {"mnist": "11 classes instead of 10"}
     assert asked == [("mnist", None)]
 

@@ -33,8 +33,11 @@ def test_a_plan_runs_and_is_gone_on_with(plan: Path, tmp_path: Path) -> None:
     assert "2 audits measured, 0 false certificates" in first.stdout
     assert "Passive" in first.stdout
     assert "2/2 digits Passive B=8 N=60 seed" in first.stderr
-    assert f"wrote {out / 'results.parquet'}" in first.stderr
-    assert f"wrote {out / 'report.html'}" in first.stderr
+    *_, page_line, others = first.stderr.splitlines()
+    assert page_line == f"Report: {out / 'report.html'}"
+    names = "manifest.json, results.csv, results.parquet, timings.csv"
+    assert others == f"Also in {out}: {names}"
+    assert first.stdout.startswith("A passive server recovers every sample of batches of up to 8")
     page = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
     rebuilt = CliRunner().invoke(main, ["report", str(out)])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from typing import Any
 
@@ -162,9 +161,3 @@ def test_photos_without_pillow_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     message = "^data='photos': expected Pillow, which reads JPEG, installed$"
     with pytest.raises(InputError, match=message):
         load_embedded("photos")
-
-
-@pytest.mark.slow
-def test_scikit_learn_is_imported_only_when_used() -> None:
-    code = "import sys, gradpeel.datasets; sys.exit('sklearn' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

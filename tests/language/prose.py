@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +27,6 @@ PAGES = (
 )
 GENERATED = {"docs/_build", "docs/tutorials", "docs/reproduction"}
 """Folders whose text a command wrote."""
-
-INTERNAL = {"decoder"}
-"""Packages whose docstrings are notes for the people who work on them, not a reference."""
 
 CODE = re.compile(
     r"```.*?```|`[^`]*`|^(?: {4}|\t).*?$|https?://\S+|\]\([^)]*\)|<[^>]*>", re.MULTILINE | re.DOTALL
@@ -73,18 +72,37 @@ def templates() -> Iterator[Prose]:
         yield Prose(str(path.relative_to(ROOT)), text)
 
 
+def sources() -> Iterator[Path]:
+    """Modules of the package."""
+    yield from sorted(SOURCE.rglob("*.py"))
+
+
 def docstrings() -> Iterator[Prose]:
-    """Docstrings of public modules, and of what is public in them."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        inside = path.relative_to(SOURCE).parts
-        if inside[0] in INTERNAL or path.name == "__main__.py":
-            continue
+    """Docstrings of modules, classes, functions and attributes, private ones included."""
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                name = getattr(node, "name", "")
-                text = ast.get_docstring(node)
-                if text is not None and (not name.startswith("_") or name.startswith("__")):
-                    yield Prose(f"{path.relative_to(ROOT)}: {name}", without_examples(text))
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                text = node.value.value
+                if isinstance(text, str):
+                    place = f"{path.relative_to(ROOT)}: docstring in line {node.lineno}"
+                    yield Prose(place, without_examples(inspect.cleandoc(text)))
+
+
+def code_comments() -> Iterator[Prose]:
+    """Comments of the package, a block of lines at a time; marks for tools are none."""
+    for path in sources():
+        with path.open("rb") as file:
+            tokens = [t for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT]
+        blocks: list[list[tokenize.TokenInfo]] = []
+        for token in tokens:
+            if blocks and token.start[0] == blocks[-1][-1].start[0] + 1:
+                blocks[-1].append(token)
+            else:
+                blocks.append([token])
+        for block in blocks:
+            lines = [re.sub(r"^#\s?|# noqa\S*.*? --|# noqa.*", "", t.string) for t in block]
+            place = f"{path.relative_to(ROOT)}: comment in line {block[0].start[0]}"
+            yield Prose(place, re.sub(r"`[^`]*`", " ", "\n".join(lines)))
 
 
 def without_code(text: str) -> str:

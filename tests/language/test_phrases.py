@@ -17,7 +17,13 @@ PHRASES = {
     for group in LIST.values()
     for pattern, better in group.items()
 }
-SOURCES = (prose.pages, prose.command_help, prose.templates, prose.docstrings)
+SOURCES = (
+    prose.pages,
+    prose.command_help,
+    prose.templates,
+    prose.docstrings,
+    prose.code_comments,
+)
 
 
 def _faults(pieces: Iterable[prose.Prose]) -> list[str]:
@@ -80,7 +86,8 @@ def test_every_source_holds_what_it_should() -> None:
     places = {place for source in SOURCES for place, _ in source()}
     assert {"README.md", "docs/glossary.md", "examples/audit_my_model.py"} <= places
     assert {"gradpeel", "gradpeel audit", "gradpeel paper table1"} <= places
-    assert "src/gradpeel/audit.py: audit" in places
+    assert "src/gradpeel/audit.py: docstring in line 1" in places
+    assert any(place.startswith("src/gradpeel/decoder/cascade.py: comment") for place in places)
     assert any(place.endswith("table1.html.j2") for place in places)
     (audit,) = (text for place, text in prose.command_help() if place == "gradpeel audit")
     assert "Samples in the client's batch" in audit

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -24,19 +25,42 @@ def renamed(digits: Dataset, name: str) -> Dataset:
 
 def check(paths: list[Path], names: list[str]) -> None:
     """All files are there and well-formed, none is large, and nobody else can read them."""
-    expected = [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
+    expected = [f"{name}.{kind}" for name in names for kind in ("png", "svg", "pdf")]
     assert [path.name for path in paths] == [*expected, "captions.json"]
     for path in paths:
         assert path.stat().st_size < 1_500_000
         assert path.stat().st_mode & 0o077 == 0
         if path.suffix == ".png":
             with Image.open(path) as image:
+                assert image.mode == "RGB"
                 image.verify()
+        if path.suffix == ".pdf":
+            assert path.read_bytes().startswith(b"%PDF-")
         if path.suffix == ".svg":
             assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
 
 
-def test_figures_are_written_in_both_formats_with_their_captions(
+def test_titles_can_be_left_out_of_the_drawings(tmp_path: Path, digits: Dataset) -> None:
+    def drawn(folder: str, *, titles: bool) -> tuple[Image.Image, bytes]:
+        paths = draw_figures(
+            lambda name: renamed(digits, name), tmp_path / folder, only=["means"], titles=titles
+        )
+        with Image.open(paths[0]) as image:
+            return image.convert("RGB"), paths[-1].read_bytes()
+
+    full, captions = drawn("full", titles=True)
+    bare, same = drawn("bare", titles=False)
+    assert captions == same
+    assert json.loads(captions)["figures"]["means"]["title"].startswith("The mean picture, and")
+    assert bare.width == full.width
+    assert bare.height < full.height
+    # The body is the same picture, pixel by pixel.
+    body = full.crop((0, full.height - bare.height, full.width, full.height))
+    apart = np.asarray(bare, dtype=int) - np.asarray(body, dtype=int)
+    assert (np.abs(apart).max(axis=(1, 2)) > 8).mean() < 0.05
+
+
+def test_figures_are_written_in_all_formats_with_their_captions(
     tmp_path: Path, digits: Dataset
 ) -> None:
     lines: list[str] = []
@@ -96,7 +120,7 @@ assert "matplotlib.pyplot" not in sys.modules
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     command = [sys.executable, "-c", code, str(tmp_path / "c")]
     subprocess.run(command, check=True, env=environment)
-    names = [f"firing_patterns.{kind}" for kind in ("png", "svg")] + ["captions.json"]
+    names = [f"firing_patterns.{kind}" for kind in ("png", "svg", "pdf")] + ["captions.json"]
     assert [(tmp_path / "c" / name).read_bytes() for name in names] == first
 
 

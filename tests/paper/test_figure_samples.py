@@ -109,7 +109,7 @@ def test_a_group_may_be_empty(digits: Dataset) -> None:
 
 
 @pytest.mark.parametrize("colour", [False, True])
-def test_means_are_amplified_by_the_factor_that_is_told(colour: bool, digits: Dataset) -> None:
+def test_means_are_drawn_on_a_diverging_scale(colour: bool, digits: Dataset) -> None:
     data = in_colour(digits) if colour else digits
     drawn = means(data, batch_size=50)
     mean = data.x_train[:50].mean(axis=0)
@@ -120,18 +120,22 @@ def test_means_are_amplified_by_the_factor_that_is_told(colour: bool, digits: Da
     largest = max(np.abs(departure).max() for departure in departures)
     assert factor * largest == pytest.approx(0.5)
     assert drawn.numbers["largest_departure"] == pytest.approx(largest)
-    assert f"×{factor:.1f}" in drawn.caption
+    assert "red above and blue below" in drawn.caption
     for number, departure in enumerate(departures, start=1):
-        picture = shown(drawn.figure, number)
-        np.testing.assert_allclose(picture, 0.5 + factor * departure, atol=1e-12)
-        assert drawn.figure.axes[number].get_title().endswith(f"×{factor:.1f}")
+        np.testing.assert_allclose(shown(drawn.figure, number), departure, atol=1e-12)
+        (image,) = drawn.figure.axes[number].get_images()
+        assert image.get_clim() == pytest.approx((-largest, largest))
+        red, blue, none = image.cmap([1.0, 0.0, 0.5])
+        assert red[0] > red[2] + 0.2
+        assert blue[2] > blue[0] + 0.2
+        assert min(none[:3]) > 0.95
     bar = drawn.figure.axes[-1]
     ticks = [text.get_text() for text in bar.get_xticklabels()]
     assert ticks == [f"−{largest:.2f}", "0", f"+{largest:.2f}"]
     assert len(drawn.figure.axes) == 2 + len(channels)
 
 
-def test_a_flat_mean_needs_no_factor(digits: Dataset) -> None:
+def test_a_flat_mean_needs_no_scale(digits: Dataset) -> None:
     flat = dataclasses.replace(digits, x_train=np.full_like(digits.x_train, 0.5))
     assert means(flat, batch_size=4).numbers["amplification"] == 1.0
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from gradpeel.reporting.bars import MOST_ROWS, WIDTH, label_bars, round_bars
+from gradpeel.reporting.bars import MOST_LABELS, MOST_ROWS, WIDTH, LabelLine, round_bars
 
 Printed = Callable[[RenderableType], str]
 
@@ -32,11 +32,15 @@ def test_no_sample_is_lost_however_many_rounds(counts: list[int]) -> None:
     assert len(shown) <= MOST_ROWS
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=60))
-def test_no_label_is_lost_however_many_classes(counts: list[int]) -> None:
-    shown = counts_in(render(label_bars(counts)))
-    assert sum(shown) == sum(counts)
-    assert len(shown) <= MOST_ROWS + 1
+@given(st.lists(st.integers(0, 50_000), min_size=1, max_size=400))
+def test_labels_take_one_line_however_many_classes(counts: list[int]) -> None:
+    text = render(LabelLine(counts), encoding="ascii")
+    shown = {int(a): int(b.replace(",", "")) for a, b in re.findall(r"(\d+): ([\d,]+)", text)}
+    assert shown.items() <= dict(enumerate(counts)).items()
+    assert len(shown) <= MOST_LABELS
+    rest = re.search(r"and (\d+) other", text)
+    assert len(shown) + (int(rest[1]) if rest else 0) == sum(count > 0 for count in counts)
+    assert text.count("\n") == 1
 
 
 def test_bars_are_as_long_as_their_counts(printed: Printed) -> None:
@@ -56,9 +60,9 @@ def test_rounds_are_taken_together(printed: Printed) -> None:
 
 
 def test_frequent_labels_are_named(printed: Printed) -> None:
-    text = printed(label_bars([1] * 20 + [7]))
-    assert "label 20 " in text
-    assert "6 other labels" in text
+    text = printed(LabelLine([1] * 20 + [7]))
+    assert text.split("\n")[0].rstrip().endswith("20 █7  and 11 other labels")
+    assert "0 ▂1  1 ▂1" in text
 
 
 def test_ascii_terminals_get_ascii() -> None:

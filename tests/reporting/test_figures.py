@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -18,7 +19,7 @@ from gradpeel import Audit
 from gradpeel.datasets import Dataset
 from gradpeel.reporting import activation_grid_rounds, originals_and_recovered, save_figures
 from gradpeel.reporting.matching import found_at
-from gradpeel.reporting.style import png
+from gradpeel.reporting.style import pdf, png, svg
 from gradpeel.scoring import Outcome
 
 NAMES = ("$\\frac{", "$x$", "名前", "\\", "{0}%s", "a" * 400, "")
@@ -192,11 +193,15 @@ def test_a_figure_that_cannot_be_drawn_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_fewer_colours_make_a_smaller_file_of_the_same_size(part: Audit) -> None:
+def test_pictures_have_true_colours_and_can_be_cut(part: Audit) -> None:
     figure = activation_grid_rounds(part)
-    full, few = png(figure), png(figure, colours=64)
-    assert len(few) < len(full)
-    assert Image.open(io.BytesIO(few)).size == Image.open(io.BytesIO(full)).size
+    with Image.open(io.BytesIO(png(figure, dpi=50))) as whole:
+        assert whole.mode == "RGB"
+    box = Bbox.from_extents(0, 0, 2, 1)
+    with Image.open(io.BytesIO(png(figure, dpi=50, box=box))) as cut:
+        assert cut.size == (100, 50)
+    assert b'width="144pt" height="72pt"' in svg(figure, box=box)
+    assert b"/MediaBox [ 0 0 144 72 ]" in pdf(figure, box=box)
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def test_part_of_an_update(part: Audit, printed: Printed) -> None:
     found = len(part.recovery)
     assert text.startswith(f"{found} of the 40 samples behind this update were recovered")
     assert "Not recovered is not safe" in text
-    counted = {int(a): int(b) for a, b in re.findall(r"label (\d+) \S+ (\d+)", text)}
+    counted = {int(a): int(b) for a, b in re.findall(r"(\d+) [▁▂▃▄▅▆▇█](\d+)", text)}
     labels = part.recovery.labels.tolist()
     assert counted == {label: labels.count(label) for label in sorted(set(labels))}
 
@@ -52,7 +52,7 @@ def test_copies_are_counted(doubled: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(doubled.recovery, classes=10)))
     assert text.startswith("All 11 samples behind this update were recovered")
     assert "Copies 3 samples occur in the batch more than once" in text
-    counted = {int(a): int(b) for a, b in re.findall(r"label (\d+) \S+ (\d+)", text)}
+    counted = {int(a): int(b) for a, b in re.findall(r"(\d+) [▁▂▃▄▅▆▇█](\d+)", text)}
     labels = doubled.y.tolist()
     assert counted == {label: labels.count(label) for label in sorted(set(labels))}
 
@@ -60,7 +60,7 @@ def test_copies_are_counted(doubled: Audit, printed: Printed) -> None:
 def test_unknown_labels(unlabelled: Audit, printed: Printed) -> None:
     text = flat(printed(peel_summary(unlabelled.recovery, classes=10)))
     assert text.startswith("8 samples behind this update were recovered, each with a certificate")
-    assert "Their labels" not in text
+    assert "Labels of the samples" not in text
     assert "Copies the number of copies is unknown for 8 samples" in text
 
 
@@ -72,7 +72,7 @@ def test_some_unknown_labels(whole: Audit, printed: Printed) -> None:
     )
     text = flat(printed(peel_summary(some, classes=10)))
     assert "each with its label (unknown for 2) and a certificate" in text
-    assert "Their labels" in text
+    assert "Labels of the samples" in text
 
 
 def test_unknown_batch_size(whole: Audit, nothing: Audit, printed: Printed) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from gradpeel.cli.command_line import command_line
 from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
-from gradpeel.cli.output import private_directory, to_json
+from gradpeel.cli.output import announce, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
 from gradpeel.cli.training_options import (
@@ -289,14 +289,29 @@ def audit_command(
     limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
 
     with nullcontext() if out is None else private_directory(out) as folder:
-        # torch and scikit-learn take seconds to import; --help and a wrong option need not wait.
+        # torch takes a second to import; --help, a wrong option and wrong data need not wait.
         import numpy as np  # noqa: PLC0415
+
+        from gradpeel.datasets import STANDARD, draw_batch, load  # noqa: PLC0415
+
+        # Unshuffled, the batch is the first samples: no need to unpack thousands of photographs.
+        is_prefix = data in STANDARD and not shuffle and batch_size > 0
+        # Before the line of progress, because a download shows its own.
+        dataset = load(
+            data,
+            scaling.value,
+            data_dir=data_dir,
+            image_size=image_size,
+            limit=batch_size * (1 + compare) if is_prefix else None,
+        )
+        batch = draw_batch(
+            dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
+        )
         import torch  # noqa: PLC0415
 
         from gradpeel.attacker import Attacker  # noqa: PLC0415
         from gradpeel.audit import audit  # noqa: PLC0415
         from gradpeel.client import Client  # noqa: PLC0415
-        from gradpeel.datasets import STANDARD, draw_batch, load  # noqa: PLC0415
         from gradpeel.networks import mlp  # noqa: PLC0415
 
         client = Client(
@@ -317,20 +332,7 @@ def audit_command(
             data_range=limits,
             effort=effort,
         )
-        # Unshuffled, the batch is the first samples: no need to unpack thousands of photographs.
-        is_prefix = data in STANDARD and not shuffle and batch_size > 0
-        # Before the line of progress, because a download shows its own.
-        dataset = load(
-            data,
-            scaling.value,
-            data_dir=data_dir,
-            image_size=image_size,
-            limit=batch_size * (1 + compare) if is_prefix else None,
-        )
         with watch(batch_size, quiet=quiet) as watcher:
-            batch = draw_batch(
-                dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
-            )
             model = mlp(
                 dataset.features,
                 dataset.classes,
@@ -389,8 +391,7 @@ def audit_command(
 
         Console().print(summary(result, data=dataset.name))
     if out is not None and not quiet:
-        for path in sorted(out.iterdir()):
-            typer.echo(f"wrote {path}", err=True)
+        announce(out / "report.html", out.iterdir())
     if page is not None and show:
         page.open(None if out is None else out / "report.html")
 

@@ -1,4 +1,4 @@
-"""A sweep to watch: a bar with rate and time left on a terminal, or one line per cell."""
+"""A sweep to watch: elapsed time, time left and the current cell, or one line per cell."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.table import Column
 
 from gradpeel.reporting.words import counted, duration, printable
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["watch_cells"]
 
 LONGEST = 300
+BAR_WIDTH = 10
 
 
 @contextmanager
 def watch_cells(*, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
     """Give the function to call as cells end; what it shows goes to stderr.
 
-    Failed cells are named on a terminal too, above the bar.
+    On a terminal the clock runs from the beginning of the block, so that whoever waits for imports,
+    data or the first cell sees that something happens. Failed cells are named above the bar.
     """
     console = Console(stderr=True)
     if quiet:
@@ -36,15 +39,29 @@ def watch_cells(*, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
     if not console.is_terminal:
         yield lambda progress: _say(progress, pace)
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("looking at the data", total=None)
+    columns = (
+        BarColumn(BAR_WIDTH),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
+    )
+    with Bar(*columns, console=console, transient=True, expand=True) as bar:
+        task = bar.add_task("reading the plan and the data", total=None, left="")
 
         def show(progress: Progress) -> None:
-            told = pace.told(progress)
-            ended = progress.finished
-            cell = "" if ended is None else f"  {printable(str(ended.cell), LONGEST)}"
-            bar.update(task, total=progress.total, completed=progress.done, description=told + cell)
+            ended, current = progress.finished, progress.current
+            bar.update(
+                task,
+                total=progress.total,
+                completed=progress.done,
+                left=pace.left(progress),
+                description="" if current is None else printable(str(current), LONGEST),
+            )
             if ended is not None and ended.error is not None:
                 console.print(printable(str(ended), LONGEST), markup=False, highlight=False)
 
@@ -52,32 +69,36 @@ def watch_cells(*, quiet: bool = False) -> Iterator[Callable[[Progress], None]]:
 
 
 def _say(progress: Progress, pace: _Pace) -> None:
+    left = pace.left(progress)
     if progress.finished is None:
         held = f", {progress.done} of them done before" if progress.done else ""
         typer.echo(f"{counted(progress.total, 'cell')}{held}", err=True)
-        pace.told(progress)
         return
     where = f"{progress.done}/{progress.total}"
     ended = printable(str(progress.finished), LONGEST)
-    typer.echo(f"{where} {ended}; {pace.told(progress)}", err=True)
+    typer.echo(f"{where} {ended}; {pace.elapsed()} elapsed, {left}", err=True)
 
 
 class _Pace:
-    """Rate and time left, by the cells that this process ran.
+    """Time elapsed and time left, by the cells that this process ran.
 
-    The clock starts with the first cell that ends: workers take seconds to start, and who has three
-    cells left need not be told of them.
+    The rate counts from the end of the first cell, because workers take seconds to start and do so
+    once; until a second cell has ended, the first one has to do for all.
     """
 
     def __init__(self) -> None:
+        self._start = time.monotonic()
         self._first: float | None = None
 
-    def told(self, progress: Progress) -> str:
+    def elapsed(self) -> str:
+        return duration(time.monotonic() - self._start)
+
+    def left(self, progress: Progress) -> str:
+        if not progress.new:
+            return "estimating" if progress.done < progress.total else "nothing left"
         now = time.monotonic()
-        if self._first is None or progress.new < 2:
-            self._first = now if progress.new else None
-            return "starting"
-        rate = (progress.new - 1) / max(now - self._first, 1e-9)
-        left = (progress.total - progress.done) / rate
-        pace = f"{rate:.1f} cells/s" if rate > 1 else f"{1 / rate:.1f} s a cell"
-        return f"{pace}, {duration(left)} left"
+        if self._first is None:
+            self._first = now
+        measured = now - self._first if progress.new > 1 else now - self._start
+        each = measured / max(progress.new - 1, 1)
+        return f"{duration((progress.total - progress.done) * each)} left"

@@ -8,13 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from gradpeel.cli.output import private_directory
 
+if TYPE_CHECKING:
+    from gradpeel.demo import Demonstration
+
 __all__ = ["demo_command"]
+
+PICTURE_WIDTH = 64
+"""Columns of the photograph in the terminal."""
 
 
 def demo_command(
@@ -36,9 +43,9 @@ def demo_command(
         bool, typer.Option("--open", help="Show the report of the photograph in the web browser.")
     ] = False,
 ) -> None:
-    """Rebuild scans, patient records and a photograph, each from one gradient.
+    """Rebuild a photograph, scans and patient records, each from one gradient.
 
-    The networks are untouched. The data comes with scikit-learn; nothing is
+    The networks are untouched. The data comes with gradpeel; nothing is
     downloaded.
     """
     from gradpeel.demo import FOLDERS, run_demo  # noqa: PLC0415 -- torch is slow to import
@@ -48,14 +55,37 @@ def demo_command(
         is_earlier = bool(held) and held <= set(FOLDERS)
         place = chosen.with_name(f"{chosen.name}.new") if is_earlier else chosen
         with private_directory(place) as folder:
-            run_demo(folder, seed=seed, on_progress=typer.echo, samples=samples)
+            run_demo(
+                folder,
+                seed=seed,
+                on_progress=typer.echo,
+                on_result=_show if samples else None,
+                samples=samples,
+            )
         if is_earlier:  # it goes only now that the new one is whole
             shutil.rmtree(chosen)
             place.rename(chosen)
-    for page in sorted(chosen.rglob("report.html")):
-        typer.echo(f"see {page}")
+    pages = [chosen / name / "report.html" for name in FOLDERS]
+    first, *others = [page for page in pages if page.exists()]
+    typer.echo(f"Report: {first}")
+    if others:
+        typer.echo(f"Others: {', '.join(map(str, others))}")
     if show:
-        webbrowser.open((chosen / "photos" / "report.html").absolute().as_uri())
+        webbrowser.open(first.absolute().as_uri())
+
+
+def _show(run: Demonstration) -> None:
+    """Draw the photograph that was read from the gradient, if the terminal can."""
+    from gradpeel.reporting.photo import photograph_read  # noqa: PLC0415
+    from gradpeel.reporting.terminal_picture import (  # noqa: PLC0415
+        shows_pictures,
+        terminal_picture,
+    )
+
+    console = Console()
+    if run.dataset.name == "photos" and shows_pictures(console):
+        width = min(console.width - 1, PICTURE_WIDTH)
+        console.print(terminal_picture(photograph_read(run.audit, run.dataset), width))
 
 
 @contextmanager

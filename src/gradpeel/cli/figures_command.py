@@ -36,8 +36,15 @@ def figures_command(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    titles: Annotated[
+        bool,
+        typer.Option(
+            "--titles/--no-titles",
+            help="Write title and caption into the drawings; captions.json always has them.",
+        ),
+    ] = True,
 ) -> None:
-    """Draw the paper's figures from our own runs, each as PNG and SVG.
+    """Draw the paper's figures from our own runs, each as PNG, SVG and PDF.
 
     captions.json holds their captions and the numbers behind them. The
     benchmark data sets are needed; a caption says where the data differs
@@ -45,7 +52,7 @@ def figures_command(
 
     \b
     gradpeel paper figures --out figures --data-dir data
-    gradpeel paper figures --out boards --only board --seed 3
+    gradpeel paper figures --out boards --only board --no-titles
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     from gradpeel.datasets import load  # noqa: PLC0415 -- torch is slow to import
     from gradpeel.datasets.standard import STANDARD  # noqa: PLC0415
@@ -63,7 +70,12 @@ def figures_command(
     names = None if only is None else parse_names("only", only)
     with private_directory(out) as folder:
         files = draw_figures(
-            load_and_note, folder, only=names, seed=seed, notes=notes, on_progress=typer.echo
+            load_and_note,
+            folder,
+            only=names,
+            seed=seed,
+            titles=titles,
+            notes=notes,
+            on_progress=typer.echo,
         )
-    for path in files:
-        typer.echo(f"see {out / path.name}")
+    typer.echo(f"{len(files)} files in {out}")

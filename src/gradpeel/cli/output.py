@@ -1,4 +1,4 @@
-"""Directories of results that appear whole or not at all, and JSON without surprises."""
+"""Directories of results that appear whole or not at all, what they hold, and plain JSON."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from gradpeel.errors import InputError
-from gradpeel.files import check_path
+import typer
 
-__all__ = ["private_directory", "to_json"]
+from gradpeel.errors import InputError
+
+__all__ = ["announce", "private_directory", "to_json"]
 
 
 @contextmanager
@@ -33,6 +34,8 @@ def private_directory(path: Path) -> Iterator[Path]:
         InputError: `path` is a file, a directory that holds something, or in a place that cannot
             be written to.
     """
+    from gradpeel.files import check_path  # noqa: PLC0415 -- it loads numpy
+
     check_path(path)
     exists = path.is_dir()
     if exists and any(path.iterdir()):
@@ -59,6 +62,19 @@ def private_directory(path: Path) -> Iterator[Path]:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             draft.rename(path)
+
+
+def announce(page: Path, others: Iterable[Path]) -> None:
+    """Name the one page to open, and in a second line what else was written, on stderr.
+
+    Args:
+        page: the page.
+        others: the files beside it; the page itself may be among them.
+    """
+    typer.echo(f"Report: {page}", err=True)
+    beside = sorted(path.name for path in others if path != page)
+    if beside:
+        typer.echo(f"Also in {page.parent}: {', '.join(beside)}", err=True)
 
 
 def to_json(numbers: Mapping[str, object], *, indent: int | None = None) -> str:

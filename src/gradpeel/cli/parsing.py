@@ -11,7 +11,7 @@ def parse_sizes(name: str, text: str) -> tuple[int, ...]:
     """Read positive integers with commas between them.
 
     Raises:
-        InputError: the text is no such list.
+        InputError: the text is not such a list.
 
     Example:
         >>> parse_sizes("tail", "256,128")
@@ -30,7 +30,7 @@ def parse_pair(name: str, text: str, example: str) -> tuple[float, float]:
     """Read two numbers with a comma between them.
 
     Raises:
-        InputError: the text is no such pair.
+        InputError: the text is not such a pair.
 
     Example:
         >>> parse_pair("soliton", "0.05,0.4", example="0.05,0.4")

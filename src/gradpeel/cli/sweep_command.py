@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +10,13 @@ import typer
 from rich.console import Console
 
 from gradpeel.cli.cells_progress import watch_cells
+from gradpeel.cli.output import announce
 from gradpeel.cli.sweep_options import (
     Address,
     DataDir,
     EngineName,
     EngineOption,
+    OpenPage,
     RetryFailed,
     Workers,
     build_engine,
@@ -44,6 +47,7 @@ def sweep_command(
         bool, typer.Option("--parquet", help="Also write results.parquet (extra 'parquet').")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    show: OpenPage = False,
 ) -> None:
     """Run all audits of a plan; if it is interrupted, start it again to resume.
 
@@ -65,15 +69,16 @@ def sweep_command(
     local_batch_sizes = [16]
     shuffle = false             # the first samples, as in the paper's script
     """  # noqa: D301 -- typer's mark for lines that stay as they are
-    from gradpeel.files import write_files  # noqa: PLC0415
-    from gradpeel.reporting.page import PAGE  # noqa: PLC0415
-    from gradpeel.reporting.page.sweep_page import sweep_html  # noqa: PLC0415
-    from gradpeel.reporting.sweep_summary import sweep_summary  # noqa: PLC0415 -- slow to import
-    from gradpeel.sweeps import read_plan, sweep  # noqa: PLC0415
-
-    wanted = read_plan(plan)
-    runner = build_engine(engine, workers, address)
     with watch_cells(quiet=quiet) as on_progress:
+        # Slow to import: whoever waits sees the clock run.
+        from gradpeel.files import write_files  # noqa: PLC0415
+        from gradpeel.reporting.page import PAGE  # noqa: PLC0415
+        from gradpeel.reporting.page.sweep_page import sweep_html  # noqa: PLC0415
+        from gradpeel.reporting.sweep_summary import sweep_summary  # noqa: PLC0415
+        from gradpeel.sweeps import read_plan, sweep  # noqa: PLC0415
+
+        wanted = read_plan(plan)
+        runner = build_engine(engine, workers, address)
         results = sweep(
             wanted,
             out,
@@ -84,10 +89,11 @@ def sweep_command(
             parquet=parquet,
             on_progress=on_progress,
         )
-    written = write_files(out, {PAGE: sweep_html(results).encode()})
+    (page,) = write_files(out, {PAGE: sweep_html(results).encode()})
     Console().print(sweep_summary(results))
     if not quiet:
-        for path in (*results.files, *written):
-            typer.echo(f"wrote {path}", err=True)
+        announce(page, results.files)
+    if show:
+        webbrowser.open(page.absolute().as_uri())
     if results.failures:
         raise typer.Exit(FAILED)

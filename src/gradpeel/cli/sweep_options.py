@@ -19,6 +19,7 @@ __all__ = [
     "DataDir",
     "EngineName",
     "EngineOption",
+    "OpenPage",
     "RetryFailed",
     "Workers",
     "build_engine",
@@ -79,6 +80,8 @@ RetryFailed = Annotated[
         rich_help_panel=WHERE,
     ),
 ]
+
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")]
 
 
 def build_engine(name: EngineName, workers: int | None, address: str | None) -> Engine:

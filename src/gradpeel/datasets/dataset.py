@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from gradpeel.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "SCALINGS",
@@ -38,7 +39,7 @@ __all__ = [
 SCALINGS = ("minmax", "standard", "raw")
 """How float features are scaled; see `rescale`."""
 
-# A column that is no label (an identifier, a timestamp) must not ask for a billion outputs.
+# A column that is not a label (an identifier, a timestamp) must not ask for a billion outputs.
 MAX_CLASSES = 65_536
 
 
@@ -122,7 +123,7 @@ class Dataset:
         check_dtype(self.name, field, x.dtype)
         if x.ndim < 2 or x.size == 0:
             raise self._broken(f"{field} has shape {x.shape}: expected (samples, features ...)")
-        # A long double beyond float64 becomes inf, which the next check tells.
+        # A long double beyond float64 becomes inf, which the next check reports.
         with np.errstate(over="ignore"):
             x = np.ascontiguousarray(x, dtype=np.float64)
         if not np.isfinite(x).all():
@@ -219,8 +220,8 @@ def draw_batch(
         rng: needed with `shuffle`.
 
     Raises:
-        InputError: `batch_size` is no positive integer or is beyond the training samples, or `rng`
-            is missing.
+        InputError: `batch_size` is not a positive integer or exceeds the training samples, or
+            `rng` is missing.
 
     Example:
         >>> from gradpeel.datasets import load
@@ -239,6 +240,8 @@ def draw_batch(
         if rng is None:
             raise InputError("rng=None: expected a numpy Generator to shuffle with")
         client, server = rng.permutation(train), rng.permutation(test)
+    import torch  # noqa: PLC0415 -- slow to import; a data set that cannot be read need not wait
+
     indices = client[:batch_size]
     return Batch(
         x=torch.from_numpy(dataset.x_train[indices]),
@@ -253,7 +256,7 @@ def _is_positive_integer(value: object) -> bool:
 
 
 def rescale(dataset: Dataset, scaling: str = "minmax") -> Dataset:
-    """Scale each feature by what the training split alone tells about it.
+    """Scale each feature by statistics of the training split alone.
 
     Args:
         dataset: features as they were measured; a float image counts as H x W x C features.
@@ -280,7 +283,7 @@ def rescale(dataset: Dataset, scaling: str = "minmax") -> Dataset:
         return dataset
     x = dataset.x_train
     low, high = x.min(axis=0), x.max(axis=0)
-    # Overflow is told by the check of `spread`, or by the Dataset made of the result.
+    # Overflow is reported by the check of `spread`, or by the Dataset made of the result.
     with np.errstate(over="ignore", invalid="ignore"):
         spread = high - low if scaling == "minmax" else x.std(axis=0)
         offset = low if scaling == "minmax" else x.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Data sets that need no download: they come with scikit-learn.
+"""Data sets that need no download: they are part of the package.
 
 `digits`: 1797 scans of handwritten digits, 8 x 8. `breast_cancer`: 30 clinical features of 569
 patients. `photos`: two colour photographs cut into tiles, one the client's batch, the other what
@@ -14,7 +14,8 @@ the server owns. All come in a fixed order, so that a batch is the same on every
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from importlib import resources
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,14 +95,21 @@ def _cut(photograph: NDArray[np.uint8]) -> NDArray[np.float64]:
     return np.asarray(grid.swapaxes(1, 2).reshape(TILES, TILE, TILE, 3) / 255, dtype=np.float64)
 
 
-def _load_digits(scaling: str) -> Dataset:
-    """The first 1200 scans train, the other 597 test, in scikit-learn's order."""
-    # scikit-learn takes a second to import; who brings a file of their own need not wait for it.
-    from sklearn.datasets import load_digits  # noqa: PLC0415
+def _open(name: str) -> IO[bytes]:
+    """A file of the package; files/README.md says where each is from."""
+    return resources.files(__package__).joinpath("files", name).open("rb")
 
+
+def _arrays(name: str) -> dict[str, NDArray[Any]]:
+    with _open(name) as stream, np.load(stream, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _load_digits(scaling: str) -> Dataset:
+    """The first 1200 scans train, the other 597 test, in the order of their source."""
     check_scaling(scaling, pixels_of="digits")
-    source = load_digits()
-    x, y = source.images / 16, source.target
+    source = _arrays("digits.npz")
+    x, y = source["images"] / 16, source["labels"].astype(np.int64)
     return Dataset(
         name="digits",
         x_train=x[:DIGITS_TRAIN],
@@ -117,14 +125,12 @@ def _load_digits(scaling: str) -> Dataset:
 def _load_breast_cancer(scaling: str) -> Dataset:
     """400 patients train, 169 test, the two classes evenly mixed.
 
-    scikit-learn's order begins with a run of malignant cases, so a small batch would hold little
+    The source begins with a run of malignant cases, so a small batch would hold little
     else. Here the k-th patient of a class stands at the share k / size of that class: the first B
     patients hold both classes in the proportion of the whole, without a random number.
     """
-    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415
-
-    source = load_breast_cancer()
-    x, y = source.data, source.target
+    source = _arrays("breast_cancer.npz")
+    x, y = source["features"], source["labels"].astype(np.int64)
     share = np.empty(len(y))
     for label in (0, 1):
         members = np.flatnonzero(y == label)
@@ -138,8 +144,8 @@ def _load_breast_cancer(scaling: str) -> Dataset:
         x_test=x[test],
         y_test=y[test],
         classes=2,
-        feature_names=tuple(source.feature_names.tolist()),
-        class_names=tuple(source.target_names.tolist()),
+        feature_names=tuple(source["feature_names"].tolist()),
+        class_names=tuple(source["class_names"].tolist()),
     )
     return rescale(dataset, scaling)
 
@@ -150,14 +156,8 @@ def _load_photos(scaling: str) -> Dataset:
     A tile's label is the tenth of its photograph's tiles it belongs to by brightness: 0 for the
     26 darkest, 9 for the 26 brightest.
     """
-    from sklearn.datasets import load_sample_images  # noqa: PLC0415
-
     check_scaling(scaling, pixels_of="photos")
-    try:
-        china, flower = load_sample_images().images
-    except ImportError:
-        raise InputError("data='photos': expected Pillow, which reads JPEG, installed") from None
-    x_train, x_test = _cut(flower), _cut(china)
+    x_train, x_test = _cut(_read_photo("flower.jpg")), _cut(_read_photo("china.jpg"))
     return Dataset(
         name="photos",
         x_train=x_train,
@@ -168,6 +168,15 @@ def _load_photos(scaling: str) -> Dataset:
         data_range=(0.0, 1.0),
         class_names=tuple(f"brightness {i}" for i in range(BRIGHTNESSES)),
     )
+
+
+def _read_photo(name: str) -> NDArray[np.uint8]:
+    try:
+        from PIL import Image  # noqa: PLC0415 -- only photographs need it
+    except ImportError:
+        raise InputError("data='photos': expected Pillow, which reads JPEG, installed") from None
+    with _open(name) as stream, Image.open(stream) as photograph:
+        return np.asarray(photograph, dtype=np.uint8)
 
 
 def _rank_brightness(tiles: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -116,7 +116,7 @@ def _read_idx(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[Bytes, int | None]]:
-    """A stream of the plain content, and its size where the file tells it without being read."""
+    """A stream of the plain content, and its size where the file states it."""
     with open_file(path) as (stream, size):
         if path.suffix == ".gz":
             with gzip.GzipFile(fileobj=stream) as plain:

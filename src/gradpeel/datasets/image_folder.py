@@ -28,7 +28,7 @@ from gradpeel.errors import InputError
 __all__ = ["ImageFolderFormat", "natural"]
 
 ENDINGS = (".jpeg", ".jpg", ".png", ".bmp")
-# ImageNet holds a PNG that is called .JPEG: what a file is, its content tells.
+# ImageNet holds a PNG that is called .JPEG: the content decides what a file is.
 FORMATS = ("JPEG", "PNG", "BMP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 MAX_PIXELS = 2**26
@@ -93,11 +93,11 @@ class ImageFolderFormat:
         return np.stack(x), np.array(y)
 
     def _read_image(self, path: Path) -> NDArray[np.uint8]:
-        # Pillow takes time to import, and who has an npz file does not need it.
+        # Pillow takes time to import, and npz files do not need it.
         from PIL import Image  # noqa: PLC0415
 
         with told_in_one_line(path), warnings.catch_warnings():
-            # Pillow warns of odd metadata, which nobody asked for, and of bombs, told below.
+            # Pillow warns of odd metadata, which does not matter, and of bombs, rejected below.
             warnings.simplefilter("ignore")
             try:
                 image = Image.open(path, formats=FORMATS)

@@ -52,7 +52,7 @@ def read_arrays(path: Path, limits: dict[str, int]) -> dict[str, MatArray]:
         limits: how many numbers at most, by name of the array.
 
     Raises:
-        InputError: the file is no MATLAB 5 file or damaged, or an array is missing.
+        InputError: the file is not a MATLAB 5 file or is damaged, or an array is missing.
     """
     arrays: dict[str, MatArray] = {}
     with open_file(path) as (file, size):

@@ -1,4 +1,4 @@
-"""Read a data set from an `.npz` file that nobody vouches for.
+"""Read a data set from an `.npz` file that need not be trusted.
 
 What its headers claim is checked, and added up against a limit, before any array is read; see
 `gradpeel.files`.

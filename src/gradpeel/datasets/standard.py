@@ -93,7 +93,7 @@ def first_samples(dataset: Dataset, limit: int | None) -> Dataset:
     """The data set with at most the first `limit` samples of each split; None keeps all.
 
     Raises:
-        InputError: `limit` is no positive integer.
+        InputError: `limit` is not a positive integer.
     """
     _check_positive("limit", limit)
     if limit is None or max(len(dataset.x_train), len(dataset.x_test)) <= limit:

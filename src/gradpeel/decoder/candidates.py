@@ -1,8 +1,8 @@
 """Candidates G[j] / h[j], and the merging of those that are the same sample.
 
 Merging (paper, "Deduplication") compares every candidate with its neighbours along one random
-direction, so it is linear in their number up to a sort; the paper compares all pairs. That takes no
-more of a candidate than one number; most of them are never formed, see
+direction, so its cost is linear in their number, apart from a sort; the paper compares all pairs.
+It needs only one number per candidate; most candidates are never formed, see
 `gradpeel.decoder.prefilter`.
 """
 
@@ -20,12 +20,12 @@ from gradpeel.decoder.residual import Residual, rms
 __all__ = ["Candidates", "Readings", "find"]
 
 _PASSES = 8
-"""Groups found among rows that lie next to each other along the direction; others stay unmerged."""
+"""Groups are found among rows that are adjacent along the direction; others stay unmerged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """Where distinct candidates can be read, the clearest first.
+    """Where distinct candidates can be read, the most exact first.
 
     Attributes:
         neurons: (n,) the neuron each is read from, the one of its group with the least error.
@@ -46,7 +46,7 @@ class Readings:
         return Readings(self.neurons[mask], _pick_pairs(self.pairs, mask), self.error[mask])
 
     def form(self, residual: Residual) -> Candidates:
-        """The candidates themselves, read from the residual that these were found in."""
+        """The candidates themselves, read from the residual in which they were found."""
         coordinates = residual.coordinates(self.neurons)
         z = residual.pre_activations(coordinates)
         return Candidates(self.neurons, self.pairs, self.error, coordinates, z)
@@ -85,7 +85,7 @@ class Candidates(Readings):
 def find(residual: Residual, among: Tensor, direction: Tensor) -> Readings:
     """Find and merge the candidates of the neurons in the mask `among`.
 
-    Only those that fire at their own neuron are kept: a singleton's sample does so by definition.
+    Only candidates that fire at their own neuron are kept: the sample of a singleton always does.
 
     Args:
         residual: the current residual.
@@ -120,10 +120,10 @@ def _pick_pairs(pairs: tuple[Tensor, Tensor], mask: Tensor) -> tuple[Tensor, Ten
 
 
 def _merge(along: Tensor, error: Tensor, apart: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """For each candidate, the first that agrees with it within their errors.
+    """For each candidate, the first one that equals it within their errors.
 
     Args:
-        along: (n,) the candidates, clearest first, along a unit direction.
+        along: (n,) the candidates, most exact first, along a unit direction.
         error: (n,) of an entry of each.
         apart: root mean square of the difference between some candidates and others.
     """
@@ -136,16 +136,18 @@ def _merge(along: Tensor, error: Tensor, apart: Callable[[Tensor, Tensor], Tenso
         if not len(rest):
             break
         same = apart(rest, first) <= LIMITS.merge * (error[rest] + error[first])
-        # A vague one agrees with many; it must not stand back for a clear one that is a mixture.
+        # An inexact candidate agrees with many; it must not be dropped for an exact one that is a
+        # mixture.
         same &= error[rest] <= LIMITS.merge * error[first]
         lead = lead.index_copy(0, rest[same], first[same])
-        # Who shares the key with the first of a run, but is another vector, may be one with others.
+        # A candidate that shares the key with the first of a run but differs from it may equal
+        # others.
         rest = rest[~same]
     return lead
 
 
 def _first_in_run(along: Tensor, error: Tensor) -> Tensor:
-    """For each row, the first of all that lie next to each other along the direction."""
+    """For each row, the first of all rows that are adjacent to it along the direction."""
     count = torch.arange(len(along), device=along.device)
     by_key = torch.argsort(along, stable=True)
     # Errors of a row's entries are independent, so along a unit direction they count once.

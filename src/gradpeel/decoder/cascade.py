@@ -1,7 +1,7 @@
 """The peeling decoder (paper, section "The Loop").
 
-Candidates are read off, merged, certified; what is certified is subtracted, which makes new
-singletons, until nothing new is certified. No ground truth comes near this package.
+Candidates are read, merged and certified; certified samples are subtracted, which creates new
+singletons, until nothing new is certified. This package never sees ground truth.
 
 Example:
     >>> import torch
@@ -69,24 +69,25 @@ def peel(
 
     Args:
         model: the network the update was computed on, with the weights the client had; its first
-            layers will do without `knows_tail`.
+            layers are enough without `knows_tail`.
         update: what the client sent; its batch size need not be known.
-        loss: what the client minimised. With cross-entropy samples are certified by simulating
-            them, and get labels; with another loss, a tail that is unknown or cannot be simulated,
-            or an update of several local steps, by the structure of the update, without labels.
+        loss: what the client minimised. With cross-entropy, samples are certified by simulating
+            them, and get labels. With another loss, with a tail that is unknown or cannot be
+            simulated, or with an update of several local steps, they are certified by the structure
+            of the update and get no labels.
         knows_tail: whether the loss and the network behind the target are known; otherwise neither
             is used.
-        sample_shape: shape of one sample; flat rows are returned where it is not given.
-        data_range: smallest and largest value a sample's entry can have, if that is known; a
-            candidate outside it is turned away.
-        use_next_layer: also demand that a candidate explains the next layer's gradient, where
+        sample_shape: shape of one sample; without it, flat rows are returned.
+        data_range: smallest and largest value of a sample's entry, if known; candidates outside
+            this range are rejected.
+        use_next_layer: also require that a candidate explains the next layer's gradient, where
             there is one.
-        effort: how long to search, with the row cascade, for samples that no neuron isolates; 0
-            for peeling alone.
-        device: where to decode: "cpu", "cuda", "cuda:1", "mps" or "auto", the fastest there is. One
-            without float64 leaves it to the CPU. Results are on the CPU always.
+        effort: how long the row cascade searches for samples that no neuron isolates; 0 for peeling
+            alone.
+        device: where to decode: "cpu", "cuda", "cuda:1", "mps" or "auto", the fastest available. A
+            device without float64 leaves the work to the CPU. Results are always on the CPU.
         on_round: called after each round.
-        on_rows: called while the row cascade searches, with how far it has come.
+        on_rows: called while the row cascade searches, with its progress.
 
     Returns:
         The samples found, their labels and certificates, and whether they are provably the whole
@@ -115,10 +116,10 @@ def peel(
 
 
 class Peeling:
-    """A cascade under way: iterate over it for its rounds, then ask for the `recovery`.
+    """A running cascade: iterate over it for its rounds, then ask for the `recovery`.
 
-    Takes the arguments of `peel`. The model and the update must not change meanwhile: nothing is
-    copied that is large.
+    Takes the arguments of `peel`. The model and the update must not change meanwhile, because large
+    tensors are not copied.
     """
 
     @torch.no_grad()
@@ -150,7 +151,7 @@ class Peeling:
         self._update = update
         self._target = target = split(model, share=True).for_decoding(where)
         check_belongs(model, target, update, whole=knows_tail)
-        # A shape that does not fit is told now, not after the cascade.
+        # A shape that does not fit is reported now, not after the cascade.
         empty = target.bias.new_zeros(0, target.features)
         target.front.invert(empty, sample_shape)
         self._sample_shape = sample_shape
@@ -198,12 +199,12 @@ class Peeling:
     def __iter__(self) -> Iterator[Round]:
         """Run the cascade, one round at a time."""
         state = self._state
-        # Only neurons touched by the last round can have become singletons; the rest need no new
-        # look until the cascade stalls.
+        # Only neurons touched by the last round can have become singletons; the others need not be
+        # examined again until the cascade stalls.
         touched = everywhere = torch.ones_like(state.residual.quiet)
         self._learn_share(find(state.residual, everywhere, self._direction), state.residual)
         stage = Stage.STRICT
-        # Nobody may have the direction of any label: then there is nothing to peel.
+        # It may be that no candidate has the direction of any label: then there is nothing to peel.
         if self._loss is not None and self._share is None:
             stage = Stage.ROWS
         while True:
@@ -225,8 +226,8 @@ class Peeling:
             new, touched = state.enter(look, chosen, stage, combinations)
             stage = Stage.STRICT
             yield state.trace[-1]
-            # Errors pile up along the cascade, and a mask that is in doubt cannot be refined any
-            # more: do not wait for the stall.
+            # Errors accumulate along the cascade, and an uncertain mask can no longer be refined:
+            # do not wait for the stall.
             worn = LIMITS.worn if self._judge.backward is not None else LIMITS.worn_measured
             if float(new.sample_error.max()) > worn and self._refine():
                 touched = everywhere
@@ -236,12 +237,12 @@ class Peeling:
     def _look_and_choose(
         self, touched: Tensor, stage: Stage
     ) -> tuple[Look, Tensor, Tensor | None] | None:
-        """Look at the candidates of some neurons, or for samples that no neuron isolates.
+        """Examine the candidates of some neurons, or search for samples that no neuron isolates.
 
         Returns:
-            What was seen, the indices of those to subtract, and these as combinations of the weight
-            gradient's rows where they are not what their neurons hand out; None where nothing was
-            seen.
+            What was examined, the indices of the candidates to subtract, and these as combinations
+            of the weight gradient's rows where they are not simply read from their neurons; None
+            where nothing was examined.
         """
         if stage is Stage.ROWS:
             return self._read_rows()
@@ -249,15 +250,15 @@ class Peeling:
         return look, self._choose(look, speculate=stage is Stage.SPECULATIVE), None
 
     def _look(self, touched: Tensor, stage: Stage) -> Look:
-        """Look at the candidates of some neurons, as hard as the stage says."""
+        """Examine the candidates of some neurons, as thoroughly as the stage demands."""
         readings = find(self._state.residual, touched, self._direction)
         return self._seen(readings, self._judge.judge(readings, self._state.residual, stage))
 
     def _seen(self, readings: Readings, said: tuple[Candidates, Verdicts]) -> Look:
-        """Remember what a look has shown beyond samples."""
+        """Record what an examination has shown besides samples."""
         candidates, verdicts = said
         self._vague |= bool(verdicts.vague.any())
-        # What a later look does not show as a group any more has been resolved meanwhile.
+        # A group that a later examination no longer shows has been resolved meanwhile.
         for place in range(len(candidates)):
             neuron = int(candidates.neurons[place])
             self._groups.pop(neuron, None)
@@ -271,15 +272,15 @@ class Peeling:
 
     @property
     def _exact_enough(self) -> float:
-        """Error that samples may have in the end; to prove that nobody is missing takes less."""
+        """Error that samples may have at the end; proving that none is missing requires less."""
         half = math.sqrt(self._state.residual.resolution)
         whole = bool(self._state.residual.quiet.all())
         return half if whole or self._judge.backward is None else max(half, LIMITS.worn)
 
     def _after_a_stall(self, stage: Stage) -> Stage | None:
-        """How hard to look now that nobody new was found; None if all was tried."""
+        """How thoroughly to search now that nothing new was found; None if all was tried."""
         if stage is Stage.STRICT:
-            # What is known can be made more exact, and then fainter samples show.
+            # Known samples can be made more exact, which reveals fainter samples.
             if (self._vague or self._state.hides_something) and self._refine():
                 self._vague = False
                 return stage
@@ -292,7 +293,7 @@ class Peeling:
         return Stage.STRICT if self._settle_trial() else Stage.ROWS
 
     def _read_rows(self) -> tuple[Look, Tensor, Tensor] | None:
-        """Look for samples that no neuron isolates, once for what is known."""
+        """Search for samples that no neuron isolates, once for each set of known samples."""
         state = self._state
         if not self._effort or self._searched_with == len(state.known):
             return None
@@ -313,15 +314,15 @@ class Peeling:
         return look, chosen, combinations[isolated.owner[look.candidates.neurons[chosen]]]
 
     def _look_at(self, isolated: Isolated) -> Look:
-        """Look at samples that stand alone once all others are taken out."""
+        """Examine samples that are isolated once all other samples are subtracted."""
         readings = find(isolated.residual, isolated.owner >= 0, self._direction)
         if not len(self._state.known):
-            # Mixtures told neither what a sample weighs nor how far two of them are apart.
+            # Mixtures showed neither the weight of one sample nor the distance between two.
             self._learn_share(readings, isolated.residual)
         return self._seen(readings, self._judge.judge_solved(readings, isolated))
 
     def _learn_share(self, readings: Readings, residual: Residual) -> None:
-        """Set up the simulation, with the weight that one sample has in this update.
+        """Set up the simulation with the weight that one sample has in this update.
 
         Args:
             readings: candidates of the whole update.
@@ -356,7 +357,7 @@ class Peeling:
             )
 
     def _refine(self, *, again: bool = False) -> bool:
-        """Refine all samples and start over from the update; says whether that was possible."""
+        """Refine all samples and restart from the update; returns whether that was possible."""
         return self._state.refine(
             backward=self._judge.backward,
             layer=self._layer,
@@ -365,8 +366,8 @@ class Peeling:
         )
 
     def _tell_kinks(self) -> bool:
-        """Find out where samples at a kink fire; says whether anything was found out."""
-        # What is subtracted on trial may be wrong; and without v nobody knows what a silent sample
+        """Determine where samples at a kink fire; returns whether anything was determined."""
+        # Samples subtracted on trial may be wrong; and without v it is unknown what a silent sample
         # would add.
         state = self._state
         if state.on_trial or (self._judge.backward is None and not state.residual.has_next):
@@ -377,7 +378,7 @@ class Peeling:
         return told is not None
 
     def _isolating(self, residual: Residual, among: Tensor) -> Tensor:
-        """(neurons,) which of some neurons hand out a new sample that is certified."""
+        """(neurons,) which of some neurons yield a new sample that is certified."""
         readings = find(residual, among, self._direction)
         candidates, verdicts = self._judge.judge(readings, residual, Stage.STRICT)
         new = self._new(candidates, verdicts, verdicts.accepted.nonzero()[:, 0])
@@ -387,9 +388,9 @@ class Peeling:
         return isolating
 
     def _settle_trial(self) -> bool:
-        """Confirm samples that little spoke for when they were subtracted, or take them back.
+        """Confirm samples that had little evidence when they were subtracted, or remove them.
 
-        Says whether any was taken back.
+        Returns whether any was removed.
         """
         state = self._state
         if not state.on_trial:
@@ -427,8 +428,8 @@ class Peeling:
         return chosen
 
     def _new(self, candidates: Candidates, verdicts: Verdicts, chosen: Tensor) -> Tensor:
-        """Those of the chosen candidates that are nobody known, each once."""
-        # Two readings are the same sample if they agree as far as either can be trusted.
+        """The chosen candidates that are not known samples, each once."""
+        # Two readings are the same sample if they agree within the error of either.
         trusted = torch.maximum(verdicts.peeled.sample_error, verdicts.mismatch)
         coordinates, known = candidates.coordinates, self._state.known
         chosen = chosen[~known.knows(coordinates[chosen], trusted[chosen])]
@@ -453,12 +454,12 @@ class Peeling:
 
     @property
     def _certifies(self) -> bool:
-        """Whether what is found is certified: it is not where one sample's weight is a guess."""
+        """Whether samples are certified; they are not where the weight of one sample is a guess."""
         return self._share is None or self._share.proven
 
     @property
     def neuron_errors(self) -> Tensor:
-        """(neurons,) how far the residual of each neuron may be off, as the decoder knows it."""
+        """(neurons,) estimated error of each neuron's residual."""
         return self._state.residual.row_error.cpu()
 
     @torch.no_grad()

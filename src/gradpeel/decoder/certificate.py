@@ -1,55 +1,57 @@
 """The certificate: evidence, without ground truth, that a candidate is a real sample.
 
-A neuron that a single unrecovered sample fires hands out that sample; any other live neuron hands
-out a mixture (paper, section "Certification"). The published rule is one scalar equation with an
-absolute tolerance, which is wrong in both directions. Here every comparison is relative to a
-tracked error, and evidence counts only as far as it tells a sample from a mixture of samples that
-share its label and fire alike: with a nearly linear tail these satisfy all equations of the next
-layer together. They do not weigh what one sample weighs.
+A neuron that a single unrecovered sample fires yields that sample; any other live neuron yields a
+mixture (paper, section "Certification"). The published rule is one scalar equation with an absolute
+tolerance, which is wrong in both directions. Here every comparison is relative to a tracked error,
+and evidence counts only as far as it distinguishes a sample from a mixture of samples that share
+its label and fire alike: with a nearly linear tail such a mixture satisfies all equations of the
+next layer. But it does not have the weight of one sample.
 
 Formal guarantees for an accepted candidate that was read from neuron j:
 
 - Firing. It fires at j.
-- Weight. With its label it has the weight of one sample, at *every* neuron that is looked at and
-  hands out the same vector, within `slack` times the tracked error there. What one sample weighs is
-  learned from the update itself, from candidates that cannot be groups (see
-  `gradpeel.decoder.share`); a stated batch size is no evidence.
+- Weight. With its label it has the weight of one sample, at *every* examined neuron that yields the
+  same vector, within `slack` times the tracked error there. The weight of one sample is learned
+  from the update itself, from candidates that cannot be groups (see `gradpeel.decoder.share`); a
+  stated batch size is not evidence.
 - Groups. With m times that weight it is m copies of one sample: members of a group would be no
   farther than `copies` from it (see `gradpeel.decoder.evidence.groups`). Otherwise it is not
   accepted, but reported as a group.
-- Next layer. Where the tail begins with a Linear whose gradient came along, it predicts that
+- Next layer. Where the tail begins with a Linear whose gradient was sent too, it predicts that
   layer's whole residual at j, one equation per output, within `slack` times their tracked error.
 - Support. It has no sensitivity above the error at a neuron whose residual is already zero.
-- Enough evidence. The relative mismatches of the equations that count, multiplied with each other
-  and with the number of labels tried, are at most `chance`: entries too small to tell count for
-  nothing, further neurons no more than loss gradients can be told apart, and all of them only as
-  far as the loss gradient responds to the candidate. Where that is not enough, its sensitivities
-  must lie in the column space of the update (see `gradpeel.decoder.evidence.structure`). This is a
-  score with a threshold, not a probability.
+- Enough evidence. The product of the relative mismatches of all equations that count, times the
+  number of labels tried, is at most `chance`. Entries too small to distinguish anything do not
+  count, further neurons count only as far as loss gradients can be distinguished, and all equations
+  count only as far as the loss gradient responds to the candidate. Where that is not enough, its
+  sensitivities must lie in the column space of the update (see
+  `gradpeel.decoder.evidence.structure`). This is a score with a threshold, not a probability.
 - Structure. Where tail, labels or loss are not known, its sensitivities lie in the column space of
-  the update, nearer than `outside` of what random ones would, in enough equations. Where all loss
-  gradients are parallel, it also has no room to be `exact` off without firing other neurons (see
+  the update, at less than `outside` of the distance of random ones, in enough equations. Where all
+  loss gradients are parallel, it also cannot deviate by `exact` without firing other neurons (see
   `gradpeel.decoder.evidence.parallel`).
-- Row. Where no neuron isolates it, everybody else is taken out at its neurons, and its own
-  sensitivities are, at every neuron, those of the row that it was read from (see
-  `gradpeel.decoder.rows`): that counts as evidence, one equation per neuron beyond the unknowns of
-  a row. The other equations must then tell one sample from several, within `loosest_of_row`.
+- Row. Where no neuron isolates it, all other samples are subtracted at its neurons, and its own
+  sensitivities equal, at every neuron, the row from which it was read (see
+  `gradpeel.decoder.rows`). That counts as evidence, one equation per neuron beyond the unknowns of
+  a row. The other equations must then distinguish one sample from several, by `loosest_of_row`.
+  After several local steps its row must be the one that its own firing pattern determines, and so
+  must be the rows of all other samples that were solved for together with it.
 - Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
 - Relativity. Multiplying the whole update by a constant changes no verdict.
 
-Assumptions. Some sample that was read stands in the batch once. Two samples differ in a way that
-the layer can see: a difference orthogonal to all its weights leaves no trace in any update. Where
-the tail is unknown, no two samples fire exactly the same neurons.
+Assumptions. At least one of the samples read occurs in the batch only once. Two samples differ in a
+way that the layer can see: a difference orthogonal to all its weights leaves no trace in any
+update. Where the tail is unknown, no two samples fire exactly the same neurons.
 
-When a cascade has stalled the last look is not strict: then mismatches up to half the digits of
-the update are accepted too, as a trace of a sample with next to no gradient; all else holds. If
-that finds nobody, one candidate at a time may be subtracted on trial whose evidence falls
-short of `chance` but not of `speculative`: it stays only if what follows from it makes up for that
-(see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds four guarantees: no sample is
-accepted twice, none outside a declared data range, none whose numbers are not those it was
-certified by, and none by its structure that fires exactly the same neurons as another that was
-certified or that several neurons hand out. What is not promised: a sample that does not come back
-is not thereby safe.
+When a cascade has stalled, the last examination is not strict: mismatches up to half the digits of
+the update are then accepted too, as a trace of a sample with almost no gradient; everything else
+still holds. If that finds nothing, one candidate at a time may be subtracted on trial if its
+evidence falls short of `chance` but not of `speculative`: it is kept only if the samples that
+follow from it make up for that (see `gradpeel.decoder.known.KnownSamples.followers`). The loop adds
+four guarantees: no sample is accepted twice, none outside a declared data range, none whose numbers
+differ from those it was certified by, and none by its structure that fires exactly the same neurons
+as another that was certified or that several neurons yield. There is no promise that a sample which
+is not recovered is safe.
 """
 
 from __future__ import annotations
@@ -83,20 +85,20 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """What the certificate says of each candidate.
+    """What the certificate states about each candidate.
 
     Attributes:
         accepted: (n,) mask.
-        sound: (n,) mask of those that hold but for the weight of their evidence.
-        vague: (n,) mask of those that nothing speaks against but their own error.
-        groups: (n,) mask of those that weigh as much as several samples, which may lie apart.
-        radius: (n,) how far such members may be from their mean, relative to the typical size of a
-            sample; 0 for a single one.
+        sound: (n,) mask of those that satisfy everything except the weight of their evidence.
+        vague: (n,) mask of those that are rejected only because of their own error.
+        groups: (n,) mask of those that weigh as much as several samples, which may differ.
+        radius: (n,) how far the members of such a group may be from their mean, relative to the
+            typical size of a sample; 0 for a single sample.
         mismatch: (n,) worst relative mismatch over all equations.
-        chance: (n,) the precision to which the equations that count hold, all together: a score.
+        chance: (n,) joint precision of the equations that count: a score.
         equations: (n,) number of equations that count.
-        evidence: for each the kinds of evidence.
-        peeled: what subtracting each candidate needs.
+        evidence: the kinds of evidence of each.
+        peeled: what is needed to subtract each candidate.
     """
 
     accepted: Tensor
@@ -111,7 +113,7 @@ class Verdicts:
     peeled: SampleBlock
 
     def pick(self, mask: Tensor) -> Verdicts:
-        """Those of some of the candidates."""
+        """The verdicts on some of the candidates."""
         return Verdicts(
             accepted=self.accepted[mask],
             sound=self.sound[mask],
@@ -144,19 +146,18 @@ def certify_by_tail(
         candidates: distinct candidates.
         residual: the residual they were read from.
         backward: the client's backward pass behind the target.
-        structure: the column space of the update, asked where the equations alone prove too little.
-        between: how far samples are apart, relative to the size of one.
-        strict: demand that every mismatch is explained by the tracked error. Otherwise half the
-            digits of the update will do as well: a sample with a trace of one that has next to no
-            gradient.
+        structure: the column space of the update, used where the equations alone prove too little.
+        between: distance between samples, relative to the size of one.
+        strict: require that the tracked error explains every mismatch. Otherwise half the digits of
+            the update are enough: a sample with a trace of another that has almost no gradient.
         counts: (n, classes) copies with each label; by default one label is fitted to each.
-        glanced: what a first look at the candidates has shown, if there was one.
+        glanced: what a first look at the candidates has simulated, if there was one.
         loosest: largest relative mismatch of any equation, however large the tracked error.
     """
     z = candidates.pre_activations
     fires = z > 0
     activations = z * fires
-    # The label is fitted to the bias; the gradient at the logits shows it too, if it came along.
+    # The label is fitted to the bias; the gradient at the logits shows it too, if it was sent.
     tried = 1 if residual.has_next and backward.ends_at_next_layer else backward.classes
     if counts is not None:
         tried = LIMITS.copies_tried * backward.classes
@@ -166,8 +167,8 @@ def certify_by_tail(
     simulated = backward.finish(glanced)
     allowed = backward.error(simulated, candidates.error + residual.resolution, residual.resolution)
     found = tail_equations(candidates, residual, backward, simulated, allowed)
-    # The equations measure the error too: how far they are off, in units of the tracked error,
-    # corrects it, so that neither pessimism nor a trace of another sample piles up unseen.
+    # The equations also measure the error: their mismatch, in units of the tracked error, corrects
+    # it, so that neither pessimism nor a trace of another sample accumulates unnoticed.
     correction = (2 * found.units).clamp(min=0.25)
     error = candidates.error * correction + residual.resolution
     block = _block(candidates, residual, backward, simulated, error=error, off=allowed * correction)
@@ -178,7 +179,7 @@ def certify_by_tail(
     doubt = z.abs() <= LIMITS.kink * error[:, None] * residual.spread
     explained &= ~trespassers(residual, c * ~doubt)
     sound = explained & (found.mismatch <= loosest) & (error <= LIMITS.exact)
-    # What weighs as much as several samples is copies of one only if they cannot lie apart.
+    # Something that weighs as much as several samples is copies of one only if they cannot differ.
     several = sound & (simulated.counts.sum(1) > 1)
     radius = torch.zeros_like(error)
     if bool(several.any()):
@@ -284,18 +285,18 @@ def _block(
 def _ask_structure(
     structure: Structure, c: Tensor, sound: Tensor, tried: int, found: Equations
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Ask the structure about candidates that too little speaks for.
+    """Use the structure for candidates with too little evidence.
 
     Args:
         structure: the column space of the update.
         c: (n, neurons) sensitivities.
-        sound: (n,) mask of candidates that hold but for the weight of their evidence.
+        sound: (n,) mask of candidates that satisfy everything except the weight of their evidence.
         tried: number of labels, or of copies with them, that were tried for each.
-        found: what the equations of the tail say.
+        found: what the equations of the tail show.
 
     Returns:
-        (n,) the chance of all evidence together, (n,) the number of equations, and (n,) for whom
-        the structure spoke.
+        (n,) the chance of all evidence together, (n,) the number of equations, and (n,) the
+        candidates that the structure supports.
     """
     chance, equations = tried * found.chance, found.equations
     helped = torch.zeros_like(sound)
@@ -330,10 +331,10 @@ def certify_by_structure(
         layer: the next layer, if the activations enter one directly.
         classes: number of classes; no label is found here.
         known: (m, neurons) sensitivities of the samples that are certified already.
-        weighed: what the candidates weigh is held against the tail besides.
+        weighed: the weight of the candidates is also checked against the tail.
         steady: every neuron that fires has a sensitivity; with dropout it may have none.
-        trace: distance from the space that is accepted although the tracked error does not explain
-            it, as a trace of another sample.
+        trace: distance from the space that is accepted, as a trace of another sample, although the
+            tracked error does not explain it.
     """
     z = candidates.pre_activations
     firing = residual.firing(candidates.coordinates, z, candidates.error)
@@ -357,16 +358,16 @@ def certify_by_structure(
     whole &= fits_all & ~trespassers(residual, unmasked * (fires & ~doubt))
     distance, equations = found.distance, found.equations
     if by_next:
-        # The space takes a while to find: ask only where an answer is needed.
+        # Finding the space takes time: compute it only where it is needed.
         distance[whole], equations[whole] = structure.distance(c[whole])
     explained = distance <= LIMITS.slack * (off + candidates.error + residual.resolution)
     explained |= distance <= min(trace, LIMITS.outside)
     explained &= whole
     chance = structure.chance(distance, equations)
-    # A trace of another sample shows as a distance from the space.
+    # A trace of another sample appears as a distance from the space.
     error = torch.maximum(candidates.error, torch.where(distance <= LIMITS.outside, distance, 0.0))
     mismatch = torch.maximum(distance, gaps)
-    # As much as lies outside of the space another sample may have added.
+    # Another sample may have added as much as lies outside the space.
     sound = explained & (distance <= LIMITS.most_trace) & (mismatch <= LIMITS.loosest)
     sound &= error <= LIMITS.exact
     if not weighed and bool(sound.any()):
@@ -476,9 +477,9 @@ class _Measured:
         v: (n, next width) at the next layer, where they were measured there.
         c: (n, neurons) also where the candidates are silent.
         error: (n,) their relative error.
-        whole: (n,) whether they were found wherever the candidate fires.
-        distance: (n,) from the column space of the update; 1 where nobody has asked yet.
-        equations: (n,) number of equations that say so.
+        whole: (n,) whether they were found at every neuron that the candidate fires.
+        distance: (n,) from the column space of the update; 1 where it has not been computed yet.
+        equations: (n,) number of equations behind that distance.
     """
 
     v: Tensor
@@ -510,7 +511,7 @@ def _by_silence(
     *,
     steady: bool,
 ) -> _Measured:
-    """Sensitivities by the neurons that candidates do not fire, see `Structure.sharpen`."""
+    """Sensitivities from the neurons that candidates do not fire, see `Structure.sharpen`."""
     neurons = candidates.neurons[:, None]
     start = torch.zeros_like(candidates.pre_activations)
     start.scatter_(1, neurons, residual.bias[neurons])
@@ -519,7 +520,7 @@ def _by_silence(
     c, distance, equations = structure.sharpen(start, firing.fires | firing.doubt, hidden=hidden)
     own = c.gather(1, neurons)
     c = c * (residual.bias[neurons] / torch.where(own == 0, 1.0, own))
-    # What was found may be another sample that fires at some of these neurons only.
+    # The result may be another sample that fires at only some of these neurons.
     strong = c.abs() > LIMITS.least_part * typical(c)[:, None]
     firm = firing.firm & (residual.sent.row_error > 0)
     share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)

@@ -1,8 +1,9 @@
-"""The end of a cascade: turn what is certified into samples, and hold them against the update.
+"""The end of a cascade: turn certified samples into numbers and check them against the update.
 
-A set of samples that reproduces the whole update, all layers, proves more than its certificates
-(paper, section "Certification"): nothing else is in there. At the target, which may be as wide as
-an image has pixels, gradients are compared in random directions: two that differ agree in none.
+A set of samples that reproduces the whole update, in all layers, proves more than its certificates
+(paper, section "Certification"): that the update contains nothing else. At the target, which may be
+as wide as an image has pixels, gradients are compared in random directions, in which two different
+gradients do not agree.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from gradpeel.update import Update, norm
 __all__ = ["Ending", "finish"]
 
 _AT_ONCE = 32
-"""Samples turned back at once."""
+"""Samples inverted at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +42,17 @@ class Ending:
     Attributes:
         target: the target of the network, its tail in float64.
         update: what was sent.
-        state: the samples that were found, what is left without them, and the looks at candidates.
+        state: the samples found, the residual without them, and the examinations of candidates.
         backward: the client's backward pass, where it could be simulated.
-        share: the weight of one sample, where it could be told.
-        rank: number of distinct samples, where that was asked for.
+        share: the weight of one sample, where it could be determined.
+        rank: number of distinct samples, where it was computed.
         sample_shape: shape of one sample, if known.
         certifies: whether samples that were found are certified.
-        unproven: looks for what was read but not certified.
+        unproven: finds what was read but not certified.
         candidates_tested: number of candidates judged.
         everywhere: evidence that all samples have.
         vague: something was too inexact to be certified.
-        ambiguous: sources of samples that the structure cannot tell from mixtures after all.
+        ambiguous: sources of samples that the structure cannot distinguish from mixtures.
         rows: how far the row cascade came, if it was tried.
     """
 
@@ -72,14 +73,14 @@ class Ending:
 
 
 def finish(end: Ending) -> Recovery:
-    """Tell what a cascade has found."""
+    """Summarise what a cascade has found."""
     samples, kept = end.state.known, _certified(end)
     whole = bool(kept.all())
     known = samples.peeled.pick(kept)
     combinations = samples.combinations() if whole else samples.combinations()[kept]
     residual = end.state.residual
     if not whole:
-        # What was withdrawn is not explained.
+        # Withdrawn samples do not count as explained.
         residual = residual.clone()
         residual.restore()
         residual.subtract(known)
@@ -120,7 +121,7 @@ def finish(end: Ending) -> Recovery:
 
 
 def _certified(end: Ending) -> Tensor:
-    """(n,) mask of the samples that are reported: nobody who is still on trial, or in doubt."""
+    """(n,) mask of the samples that are reported: none on trial, none that is ambiguous."""
     samples = end.state.known
     kept = _agrees(samples, end.state.residual) & (samples.chances <= LIMITS.chance)
     if not len(samples) or not end.certifies:
@@ -135,7 +136,7 @@ class _Account:
     """How much of the update the certified samples account for.
 
     Attributes:
-        gap: what of it they leave, relative.
+        gap: the part of it that they leave, relative.
         mismatch: the worst relative gap on neurons that count as explained.
         reproduced: they leave nothing.
         complete: nothing is left, and their weights add up to the whole batch.
@@ -150,7 +151,7 @@ class _Account:
 
 
 def _account(end: Ending, known: SampleBlock, combinations: Tensor, residual: Residual) -> _Account:
-    """Hold certified samples, given as combinations too, against the update."""
+    """Check certified samples, given also as combinations, against the update."""
     update, backward, share = end.update, end.backward, end.share
     counts = known.counts.long()
     found = int(counts.sum(1).clamp(min=1).sum())
@@ -167,7 +168,7 @@ def _account(end: Ending, known: SampleBlock, combinations: Tensor, residual: Re
         everybody &= update.batch_size in {None, found}
     else:
         everybody = found == update.batch_size
-    # Half the digits of the dtype: far above the roundings, far below any sample it can carry.
+    # Half the digits of the dtype: far above rounding errors, far below any sample it can carry.
     reproduced = gap <= math.sqrt(residual.grain)
     complete = reproduced and everybody and found > 0
     tells = share is not None and share.proven and update.reduction == "mean"
@@ -181,7 +182,7 @@ def _account(end: Ending, known: SampleBlock, combinations: Tensor, residual: Re
 
 
 def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | None) -> Tensor:
-    """Turn rows into samples, in their place: there may not be room for both."""
+    """Turn rows into samples in place, because there may not be memory for both."""
     shape = target.front.invert(rows[:0], sample_shape).shape[1:]
     for some in batches(len(rows), _AT_ONCE):
         rows[some] = target.front.invert(rows[some], sample_shape).flatten(1)
@@ -189,10 +190,10 @@ def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | No
 
 
 def _agrees(samples: KnownSamples, residual: Residual) -> Tensor:
-    """(n,) mask: samples whose numbers are those they were certified by.
+    """(n,) mask: samples whose numbers equal those they were certified by.
 
     The cascade works with coordinates; the numbers come from another system of equations. A sample
-    for which the two do not agree, as random directions show, is withdrawn.
+    for which the two disagree, as random directions show, is withdrawn.
     """
     peeled, sent = samples.peeled, residual.sent.rows
     mix = gaussian(sent.shape[1], LIMITS.check_directions, like=sent) / math.sqrt(sent.shape[1])
@@ -209,7 +210,7 @@ def _check(
     target: Target,
     residual: Residual,
 ) -> tuple[float, float]:
-    """Compare the own gradient of samples, given as combinations too, with the update.
+    """Compare the gradient of samples, given also as combinations, with the update.
 
     Returns the relative gap over all layers, and the worst one over explained neurons.
     """
@@ -222,7 +223,7 @@ def _check(
     wide = target.weight_name
     # Samples are combinations of what was sent, so their gradient is known in the same directions.
     own[wide], sent[wide] = c.T @ (combinations @ residual.sketch), residual.sketch
-    # What is learned in front of the target follows from the same samples; it is left out.
+    # Parameters in front of the target follow from the same samples; they are left out.
     sent = {name: g for name, g in sent.items() if name in own}
     gap = {name: g.double() - own[name] for name, g in sent.items()}
     left, size = gap[wide].norm(dim=1), sent[wide].norm(dim=1)
@@ -269,7 +270,7 @@ def _worst(left: Tensor, size: Tensor, quiet: Tensor) -> float:
 
 
 def _warnings(residual: Residual, size: BatchSize, rank: int | None) -> tuple[str, ...]:
-    """What does not fit together."""
+    """Contradictions between the samples, the update and what it states."""
     found = []
     if size.is_refuted:
         found.append(
@@ -290,7 +291,7 @@ def _warnings(residual: Residual, size: BatchSize, rank: int | None) -> tuple[st
 
 
 def _why(end: Ending, residual: Residual, account: _Account) -> str:
-    """Why the cascade ended: the first of these that is so."""
+    """Why the cascade ended: the first reason that applies."""
     size = account.size
     missing = 0 if size.value is None else size.value - size.least
     rest = f"the other {missing} samples" if missing > 1 else "the others"
@@ -341,7 +342,7 @@ def _why(end: Ending, residual: Residual, account: _Account) -> str:
 
 
 def _of_rows(rows: RowCount | None) -> str:
-    """What the row cascade has to say of samples that were not found."""
+    """What the row cascade reports about samples that were not found."""
     if rows is None or rows.found == rows.unknown:
         return ""
     if not rows.searched:

@@ -1,4 +1,4 @@
-"""The model and the update that a decoder is given: checked, and moved to where it works."""
+"""The model and the update given to a decoder: checked, and moved to where it works."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["check_belongs", "move", "stated_share"]
 def move(
     model: nn.Module, update: Update, device: str | torch.device
 ) -> tuple[nn.Module, Update, torch.device]:
-    """The model and the update where they are to be decoded, and where that is."""
-    # An empty tensor knows which of several devices of a kind it is on.
+    """The model and the update on the device that decodes them, and that device."""
+    # An empty tensor knows which of several devices of one kind it is on.
     where = torch.empty(0, device=with_float64(choose(device))).device
     home = next((parameter.device for parameter in model.parameters()), where)
     if with_float64(home) != home:
@@ -32,7 +32,7 @@ def move(
 
 
 def stated_share(update: Update) -> float | None:
-    """The weight of one sample by what the update says of itself."""
+    """The weight of one sample according to the update's own statements."""
     if update.reduction == "sum":
         return 1.0
     return 1.0 / update.batch_size if update.batch_size else None
@@ -41,7 +41,7 @@ def stated_share(update: Update) -> float | None:
 def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bool) -> None:
     """Every gradient must have a parameter of the same name and shape, the target's among them.
 
-    Where the tail is not at hand (not `whole`), gradients of layers behind it are ignored.
+    Where the tail is not available (not `whole`), gradients of layers behind it are ignored.
     """
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in (target.weight_name, target.bias_name):

@@ -1,4 +1,4 @@
-"""Who is certified: which evidence is asked for, and how hard it is looked for."""
+"""Which candidates are certified: what evidence is required, and how it is obtained."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ __all__ = ["Judge"]
 
 
 class Judge:
-    """Judges candidates by whatever evidence there is.
+    """Judges candidates by all evidence that is available.
 
     Attributes:
         backward: the client's backward pass, where it can be simulated.
         structure: the column space of the update.
-        between: how far samples are apart, relative to the size of one.
+        between: distance between samples, relative to the size of one.
         tried: number of candidates judged so far.
-        alike: (n,) which of the known samples were seen to fire exactly as a candidate does that is
-            another, when candidates were last judged; None where nobody looked.
+        alike: (n,) which known samples fire exactly the same neurons as a different candidate, when
+            candidates were last judged; None where this was not examined.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Judge:
         layer: nn.Linear | None,
         classes: int,
     ) -> None:
-        """Know nothing yet.
+        """Start without any knowledge of the candidates.
 
         Args:
             tail: what stands behind the target.
@@ -75,16 +75,16 @@ class Judge:
         self.tried = 0
 
     def watch(self, readings: Readings, residual: Residual) -> None:
-        """Learn from all candidates of the update how far they and their firing patterns differ."""
+        """Learn from all candidates how much they and their firing patterns differ."""
         self.structure.watch(share_firing(readings, residual))
         self.between = distance_between(readings, residual)
 
     @property
     def last_stage(self) -> Stage:
-        """Speculation needs a simulation to hold against, and patterns that tell samples apart.
+        """Speculation needs a simulation to check against, and patterns that distinguish samples.
 
-        With two classes the gradients of all samples are parallel, so that two of them subtracted
-        as one leave the same as both: what follows confirms nothing.
+        With two classes the gradients of all samples are parallel, so that two samples subtracted
+        as one leave the same residual as both: later samples then confirm nothing.
         """
         backward = self.backward
         can = backward is not None and backward.classes > 2 and self.structure.is_diverse
@@ -93,15 +93,15 @@ class Judge:
     def judge(
         self, readings: Readings, residual: Residual, stage: Stage
     ) -> tuple[Candidates, Verdicts]:
-        """Judge candidates of a residual by the evidence that the stage asks for.
+        """Judge candidates of a residual by the evidence that the stage requires.
 
         Args:
             readings: where they can be read.
             residual: the residual they were found in.
-            stage: how hard to look.
+            stage: how thoroughly to search.
 
         Returns:
-            Those of the candidates that were worth it, and the verdicts on them.
+            The candidates that were worth judging, and the verdicts on them.
         """
         self.tried += len(readings)
         self.alike = None
@@ -157,10 +157,10 @@ class Judge:
     def _labelled(
         self, candidates: Candidates, residual: Residual, backward: Backward
     ) -> tuple[Candidates, Verdicts] | None:
-        """Judge by the structure those candidates that some labels explain.
+        """Judge by the structure the candidates that some labels explain.
 
-        What the tail is known to do must explain what was measured: a mixture of samples that fire
-        alike lies in the space as they do.
+        The known part of the tail must explain what was measured: a mixture of samples that fire
+        alike lies in the space as well.
         """
         activations = candidates.pre_activations.relu()
         v, error = measure_v(candidates, residual, activations, candidates.error)
@@ -171,7 +171,7 @@ class Judge:
         explained = explained.masked_scatter(explained, sound)
         if not bool(explained.any()):
             return None
-        # All of them are looked at: who fires as another does is told by the others.
+        # All of them are examined: only the others show which ones fire exactly alike.
         verdicts = self._by_structure(candidates, residual, Stage.MEASURED)
         kept = explained & verdicts.accepted
         if not bool(kept.any()):
@@ -198,8 +198,8 @@ class Judge:
         return self._unlike(candidates, verdicts, residual)
 
     def _unlike(self, candidates: Candidates, verdicts: Verdicts, residual: Residual) -> Verdicts:
-        """Accept nobody who fires exactly as another does: they may be mixtures of each other."""
-        # A vector that several neurons hand out is a sample, or a mixture of some that fire alike.
+        """Accept no candidate that fires exactly as another does: it may be a mixture of both."""
+        # A vector that several neurons yield is a sample, or a mixture of samples that fire alike.
         several = torch.bincount(candidates.pairs[0], minlength=len(candidates)) > 1
         seen = verdicts.accepted | several
         known = self._known.peeled
@@ -210,7 +210,7 @@ class Judge:
         return replace(verdicts, accepted=accepted.masked_scatter(accepted, ~again))
 
     def _trace_allowed(self, residual: Residual, stage: Stage) -> float:
-        """How much of another sample may be left in one that the structure certifies."""
+        """How much of another sample may remain in one that the structure certifies."""
         if stage in {Stage.STRICT, Stage.ROWS}:
             return 0.0
         if self.backward is not None:
@@ -220,7 +220,7 @@ class Judge:
     def _as_copies(
         self, candidates: Candidates, residual: Residual, backward: Backward
     ) -> tuple[Candidates, Verdicts]:
-        """Judge those candidates that several copies of one sample explain."""
+        """Judge the candidates that several copies of one sample explain."""
         counts = residual.bias.new_zeros(len(candidates), self._classes)
         if len(candidates) and residual.has_next and backward.ends_at_next_layer:
             activations = candidates.pre_activations.relu()

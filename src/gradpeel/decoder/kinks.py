@@ -1,8 +1,8 @@
-"""Neurons at which a known sample stands at the ReLU's kink: does it fire there, or not?
+"""Neurons at which a known sample lies at the ReLU's kink: does it fire there?
 
-Its pre-activation is zero within its error, so simulating it cannot say. But whether it fires
-changes what is left of the neuron by the sample's whole part in it. Where one of the two leaves
-nothing, or something that is certified, and the other does not, that one is what happened.
+Its pre-activation is zero within its error, so simulating it cannot decide. But whether it fires
+changes the neuron's residual by the sample's whole contribution. If one of the two alternatives
+leaves nothing, or something that is certified, and the other does not, that one is true.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gradpeel.decoder.sample_block import SampleBlock
 __all__ = ["tell_kinks"]
 
 Isolates = Callable[[Residual, Tensor], Tensor]
-"""Which neurons (of a mask) hand out a new sample that is certified in a residual: (neurons,)."""
+"""Which neurons (of a mask) yield a new sample that is certified in a residual: (neurons,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Kinks:
-    """Samples in doubt, a neuron each.
+    """Uncertain samples, at one neuron each.
 
     Attributes:
         samples: (m,) which sample.
         neurons: (m,) at which neuron; none occurs twice.
         parts: (m,) its sensitivity there, if it fires.
-        doubt: (m,) what of the neuron's error is due to it.
-        fires: (m,) whether it is thought to.
+        doubt: (m,) the part of the neuron's error that is due to it.
+        fires: (m,) whether it is assumed to fire.
     """
 
     samples: Tensor
@@ -45,15 +45,15 @@ class _Kinks:
 
 
 def tell_kinks(peeled: SampleBlock, residual: Residual, isolates: Isolates) -> SampleBlock | None:
-    """Find out where samples at a kink fire, and put the residual right there.
+    """Determine where samples at a kink fire, and correct the residual there.
 
     Args:
         peeled: the certified samples.
-        residual: what is left without them; changed where more is known now.
-        isolates: asked which neurons hand out a new sample.
+        residual: the residual without them; changed where more is known now.
+        isolates: determines which neurons yield a new sample.
 
     Returns:
-        The samples with what was found out; None if that was nothing.
+        The samples with what was determined; None if that was nothing.
     """
     kinks = _alone(peeled)
     if not len(kinks.samples):
@@ -82,7 +82,7 @@ def tell_kinks(peeled: SampleBlock, residual: Residual, isolates: Isolates) -> S
 
 
 def _alone(peeled: SampleBlock) -> _Kinks:
-    """Doubts at neurons where there is one only."""
+    """Uncertainties at neurons that have exactly one."""
     doubt = peeled.kink != 0
     samples, neurons = (doubt & (doubt.sum(0) == 1)).nonzero(as_tuple=True)
     taken, kink = peeled.sensitivities[samples, neurons], peeled.kink[samples, neurons]
@@ -91,6 +91,6 @@ def _alone(peeled: SampleBlock) -> _Kinks:
 
 
 def _suppose(residual: Residual, kinks: _Kinks, coordinates: Tensor, *, turned: Tensor) -> None:
-    """Take it that samples fire as they are thought to, or where `turned` the other way round."""
+    """Let samples fire as they are assumed to, or, where `turned`, the opposite."""
     back = torch.where(kinks.fires, kinks.parts, -kinks.parts) * turned
     residual.settle_doubt(kinks.neurons, kinks.doubt, back, coordinates[kinks.samples])

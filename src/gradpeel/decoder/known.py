@@ -1,14 +1,14 @@
 """The samples certified so far, as combinations of what was sent.
 
-In neuron space the cascade never forms a sample. It need not: a sample's source neuron held nothing
-but that sample and samples certified in earlier rounds, so
+In neuron space the cascade never forms a sample. It does not have to: a sample's source neuron held
+only that sample and samples certified in earlier rounds, so
 
     G[src] = L X,   L[i, k] = sensitivity of sample k at the source neuron of sample i,
 
-is triangular in the order of certification. On the diagonal stands what the candidate was divided
-by, the residual bias. Solving it for unit vectors in place of G[src] gives each sample as a
-combination of the rows of G, a number for each neuron; nothing in it is as wide as the features.
-Only at the end, X = combinations G.
+is triangular in the order of certification. The diagonal holds what the candidate was divided by,
+the residual bias. Solving it for unit vectors instead of G[src] gives each sample as a combination
+of the rows of G, with one number per neuron; nothing in it is as wide as the features. Only at the
+end, X = combinations G.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gradpeel.decoder.sample_block import SampleBlock
 __all__ = ["KnownSamples"]
 
 _PRODUCT_ROUNDING = 1e-6
-"""Distances that are found by a product have half the digits, relative to the vectors' sizes."""
+"""Distances found by a product have half the digits, relative to the vectors' sizes."""
 
 
 class KnownSamples:
@@ -52,7 +52,7 @@ class KnownSamples:
         """
         self._gradient = gradient
         self._scale = scale
-        # With a nearly linear tail a trace of others that is this small shows in no equation.
+        # With a nearly linear tail a trace of others that is this small appears in no equation.
         self._same = max(LIMITS.same, math.sqrt(torch.finfo(gradient.dtype).eps))
         # Samples are compared along a few random directions first.
         some = gaussian(
@@ -66,7 +66,7 @@ class KnownSamples:
             classes=classes,
             device=gradient.device,
         )
-        # Entered round by round, joined when somebody asks for all of them.
+        # Entered round by round, joined when all of them are needed.
         self._entered: list[SampleBlock] = []
         self.peeled = none
         self._combinations = none.sensitivities
@@ -104,7 +104,7 @@ class KnownSamples:
         return self._copies
 
     def knows(self, coordinates: Tensor, error: Tensor) -> Tensor:
-        """(n,) mask: which of these candidates are a known sample already."""
+        """(n,) mask: which of these candidates are known samples."""
         known = torch.cat([part.sample_error for part in self._entered])
         near = self._near(coordinates @ self._directions, error, self._along, known)
         if not bool(near.any()):
@@ -131,14 +131,14 @@ class KnownSamples:
         """Enter the chosen candidates; returns what to subtract.
 
         Args:
-            candidates: the candidates of a look.
-            verdicts: what is said of them.
+            candidates: the candidates of an examination.
+            verdicts: the verdicts on them.
             chosen: which of them to enter.
             own: (n,) the residual bias at the neuron that each was read from.
             number: of the round.
-            stage: how hard it was looked.
+            stage: how thorough the search was.
             combinations: (n, neurons) the samples as combinations of the weight gradient's rows, if
-                they are not what their neurons hand out.
+                they are not simply read from their neurons.
         """
         peeled = verdicts.peeled.pick(chosen)
         if combinations is not None:
@@ -159,7 +159,7 @@ class KnownSamples:
         return peeled
 
     def replace(self, refined: Refined, bias: Tensor) -> None:
-        """Put refined values in place of all samples entered so far.
+        """Replace all samples entered so far by their refined values.
 
         Args:
             refined: the same samples, refined.
@@ -171,10 +171,10 @@ class KnownSamples:
         self.peeled = refined.peeled
 
     def followers(self, error: Tensor) -> Tensor:
-        """(n,) how many later samples, certified by themselves, show that each sample is right.
+        """(n,) how many later samples, certified on their own, confirm each sample.
 
-        They were read from neurons where its subtraction left a mark: had it been wrong, their own
-        certificates would not hold.
+        They were read from neurons that its subtraction changed noticeably: had it been wrong,
+        their own certificates would not hold.
 
         Args:
             error: (neurons,) error of the residual's rows.
@@ -187,17 +187,17 @@ class KnownSamples:
         return ((mark > LIMITS.stands_out * needed) & later & sure).sum(1)
 
     def confirm(self, luck: Tensor) -> None:
-        """Take what followed from samples that little spoke for into their evidence.
+        """Add the samples that followed to the evidence of samples that had little.
 
         Args:
-            luck: (n,) by how much less likely it makes that a mixture passed for each.
+            luck: (n,) factor by which this lowers the chance that a mixture was accepted.
         """
         for i in ((self.chances > LIMITS.chance) & (luck < 1)).nonzero()[:, 0].tolist():
             self.chances[i] *= luck[i]
             self.evidence[i] |= Evidence.FOLLOWERS
 
     def keep(self, kept: Tensor) -> None:
-        """Strike out all samples that the mask `kept` (n,) leaves out."""
+        """Remove all samples that the mask `kept` (n,) leaves out."""
         self._combinations = self.combinations()[kept]
         self.peeled = self.peeled.pick(kept)
         for name in ("sources", "own", "rounds", "residuals", "chances", "equations"):
@@ -212,7 +212,7 @@ class KnownSamples:
         return self.peeled, self.combinations()
 
     def revert(self, values: tuple[SampleBlock, Tensor]) -> None:
-        """Put the first samples back to what was known of them earlier."""
+        """Restore the first samples to an earlier state."""
         peeled, combinations = values
         later = torch.arange(len(peeled), len(self), device=combinations.device)
         self._combinations = torch.cat([combinations, self.combinations()[later]])
@@ -226,7 +226,7 @@ class KnownSamples:
         return self._combinations
 
     def beyond(self, combinations: Tensor) -> Tensor:
-        """(n, neurons) combinations of what is left of the gradient, as such of what was sent."""
+        """(n, neurons) combinations of the residual gradient as combinations of what was sent."""
         taken = combinations @ self.peeled.sensitivities.T
         return combinations - taken @ self.combinations()
 
@@ -237,7 +237,7 @@ class KnownSamples:
     def _substitute(self, done: int) -> Tensor:
         """The samples from the `done`-th on, given those before."""
         new, c = self.sources[done:], self.peeled.sensitivities
-        # Those of one round were read from the same residual: none was taken out of another.
+        # Samples of one round were read from the same residual: none was subtracted for another.
         rounds = self.rounds[done:]
         lower = c[done:, new].T * (rounds < rounds[:, None])
         lower = lower + self.own[done:].diag()
@@ -249,7 +249,7 @@ class KnownSamples:
         return found
 
     def read(self, candidates: Candidates, chosen: Tensor, own: Tensor) -> Tensor:
-        """(n, features) what chosen candidates are as samples, before they are entered.
+        """(n, features) chosen candidates as samples, before they are entered.
 
         Args:
             candidates: candidates of the current round.
@@ -265,15 +265,15 @@ class KnownSamples:
         return functional.one_hot(neurons, len(self._gradient)).to(self._combinations.dtype)
 
     def _tolerance(self, error: Tensor) -> Tensor:
-        """How far a reading with this error may be from a more exact one, and still be the same."""
-        # A vague reading would pass for many samples.
+        """How far a reading with this error may be from a more exact one of the same sample."""
+        # An inexact reading would match many samples.
         far = torch.clamp(LIMITS.slack * error, max=LIMITS.vague_reading)
         return torch.maximum(far, LIMITS.nothing * error).clamp(min=self._same) * self._scale
 
     def _near(self, these: Tensor, error: Tensor, those: Tensor, other: Tensor) -> Tensor:
-        """(n, m) mask of pairs that may be the same sample, as far as the directions show.
+        """(n, m) mask of pairs that may be the same sample, according to the directions.
 
-        Along a unit direction vectors are no farther apart than they are: most pairs end here.
+        Along a unit direction vectors are no farther apart than they are: this excludes most pairs.
         """
         width = len(self._directions) ** 0.5
         limit = torch.maximum(self._tolerance(error)[:, None], self._tolerance(other)) * width
@@ -286,7 +286,8 @@ class KnownSamples:
         self, near: Tensor, these: Tensor, error: Tensor, those: Tensor, other: Tensor
     ) -> Tensor:
         """(n, m) mask of near pairs whose root-mean-square distance is within their errors."""
-        # A product tells distances up to its roundings; only pairs it finds near are subtracted.
+        # A product gives distances up to its rounding errors; only pairs it finds near are
+        # subtracted.
         tolerance = torch.maximum(self._tolerance(error)[:, None], self._tolerance(other))
         rounding = _PRODUCT_ROUNDING * (rms(these)[:, None] + rms(those))
         far = torch.cdist(these, those) / max(these.shape[1], 1) ** 0.5
@@ -298,5 +299,5 @@ class KnownSamples:
 
 
 def _copies(peeled: SampleBlock) -> int:
-    """Number of samples of the batch that these are; one of unknown labels counts as one."""
+    """Number of samples of the batch that these are; one with unknown labels counts as one."""
     return int(peeled.counts.sum(1).clamp(min=1).sum())

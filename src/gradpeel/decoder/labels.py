@@ -1,13 +1,14 @@
-"""Labels of samples that stand in the batch more than once, or that the structure certified.
+"""Labels of samples that occur several times in the batch, or that the structure certified.
 
 Copies of a sample add up to one gradient. At the logits it is
 
     g = M p - sum_y n_y Q[y],   M = sum_y n_y sum(Q[y]),
 
-where n_y is the number of copies with label y and Q[y] what the loss asks for it (e_y for the plain
-cross-entropy, so that M is the number of copies). The sample is known, so p is; for every M the
-counts follow, and those that are whole numbers are the labels. The count of one label gives M, so a
-few values of M have to be tried, however many classes there are and whatever each of them weighs.
+where n_y is the number of copies with label y and Q[y] is the target of the loss for it (e_y for
+the plain cross-entropy, so that M is the number of copies). The sample is known, hence p is; for
+every M the counts follow, and those that are whole numbers are the labels. The count of one label
+gives M, so only a few values of M have to be tried, whatever the number of classes and their
+weights.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = ["labels_of", "tally"]
 def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> Tensor:
     """Counts of labels that explain measured gradients at the next layer.
 
-    A label that the network is sure of has next to no gradient: copies with it that are not to be
-    told from none are not counted.
+    A label that the network predicts with certainty has almost no gradient: copies with it that
+    cannot be distinguished from none are not counted.
 
     Args:
         backward: the client's backward pass behind the target.
@@ -40,12 +41,12 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
     p, g = backward.at_logits(activations, v)
     floor = LIMITS.slack * error * g.abs().amax(1)
     mass = targets.sum(1)
-    # Labels that weigh nothing leave no trace: none of them is counted.
+    # Labels of weight zero leave no trace: none of them is counted.
     weightless = bool((mass == 0).any())
     inverse = torch.linalg.pinv(targets) if weightless else torch.linalg.inv(targets)
     # The counts are M * slope - offset.
     slope, offset = p @ inverse, g @ inverse
-    # Of the labels that few copies have, the one that the network finds likeliest: its count gives
+    # Of the labels that few copies have, take the one with the highest probability: its count gives
     # M with the least error.
     few = torch.where(offset > 0, slope * mass, slope * mass - 1.0)
     anchor = few.argmax(1, keepdim=True)
@@ -54,11 +55,11 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
     for count in range(LIMITS.copies_tried + 1):
         guess = (count + offset.gather(1, anchor)) / slope.gather(1, anchor)
         whole = (guess * slope - offset).round()
-        # What whole numbers of copies weigh is known exactly, and must give the same numbers.
+        # The weight of a whole number of copies is known exactly, and must give the same numbers.
         total = (whole @ mass)[:, None]
         off = torch.maximum((total * slope - offset - whole).abs().amax(1), floor)
         fits = (whole >= 0).all(1) & (total[:, 0] > 0) & (whole.sum(1) <= LIMITS.largest_batch)
-        # In case of doubt the fewer: only clearly better ones replace what was found before.
+        # Prefer fewer copies: only clearly better counts replace what was found before.
         fits &= off < 0.5 * least
         best = torch.where(fits[:, None], whole, best)
         least = torch.where(fits, off, least)

@@ -1,8 +1,8 @@
-"""Least squares over many neurons, some of which do not belong.
+"""Least squares over many neurons, some of which are contaminated.
 
-Every equation has its own error, over many decades, and some are contaminated by what nobody knows
-of yet. Among equations that hold to their last digits those stand out: they are weighted down to
-what they are worth, by how far off they are.
+Every equation has its own error, over many decades, and some are contaminated by samples that are
+still unknown. Among equations that hold to their last digits those stand out: they are weighted
+down according to how far off they are.
 
 Example:
     >>> matrix = torch.tensor([[1.0, 2.0, 1.0, 3.0]]).double()
@@ -31,7 +31,7 @@ class Fit:
 
     Attributes:
         equations: (m,) the neurons that count.
-        weights: (m, 1) what each of them counts.
+        weights: (m, 1) the weight of each of them.
         q: (m, n) orthogonal factor.
         r: (n, n) triangular factor.
         size: (n,) norms of the weighted equations' columns.
@@ -69,8 +69,8 @@ class Fit:
         solution = torch.linalg.solve_triangular(self.r, weighted, upper=True)
         found = torch.zeros_like(matrix)
         found[:, self.equations] = solution / self.size[:, None]
-        # Next to one that is ten decades larger an unknown drowns in the roundings of this inverse;
-        # how far it is from being one tells what to correct.
+        # Next to an unknown that is ten decades larger, a small one is lost in the rounding errors
+        # of this inverse; its deviation from the identity gives the correction.
         for _ in range(LIMITS.inverse_corrections):
             found = found - (found @ matrix.T - _one(matrix)) @ found
         return found
@@ -78,8 +78,8 @@ class Fit:
     def error_of(self, combinations: Tensor) -> Tensor:
         """(m,) standard error of combinations (n, m) of the unknowns.
 
-        Errors of the unknowns are correlated: what the equations fix together is known better than
-        its parts.
+        Errors of the unknowns are correlated: their combinations are known better than each of them
+        alone.
         """
         spread: Tensor = torch.linalg.solve_triangular(
             self.r.T, combinations / self.size[:, None], upper=False
@@ -95,7 +95,7 @@ def fit_equations(
 
     Args:
         matrix: (n, neurons) what each unknown adds at each neuron.
-        known: (neurons, width) what was observed; a few random combinations of columns will do.
+        known: (neurons, width) what was observed; a few random combinations of columns are enough.
         sigma: (neurons,) error of an observed entry.
         explained: (neurons,) mask of the equations to use, at least n.
         doubt: (neurons,) how far off each equation may be at the start.

@@ -23,10 +23,10 @@ class Limits:
     """How many times its tracked error a quantity may be off before it counts as really
     different."""
     nothing: float = 8.0
-    """How many times its error a residual may be away from zero, or a sample from another
-    reading of it, and the difference still be nothing."""
+    """How many times its error a residual may be away from zero, or a sample from another reading
+    of it, while the difference still counts as zero."""
     clear: float = 50.0
-    """How far above its error a neuron's residual must stand before its candidate is looked at."""
+    """How far a neuron's residual must exceed its error before its candidate is examined."""
     exact: float = 0.01
     """Largest relative error of a sample that may still be certified."""
     loosest: float = 0.02
@@ -35,32 +35,32 @@ class Limits:
     """The same where a row shows what the sample is, so that the equations need only tell one
     sample from several."""
     chance: float = 1e-09
-    """Evidence is enough if its equations, counted as far as they are independent, hold to this
-    relative precision all together. It is a score, not a probability."""
+    """Evidence is enough if its equations, counted as far as they are independent, jointly hold to
+    this relative precision. It is a score, not a probability."""
     same: float = 1e-05
     """Two samples closer than this, or than half the digits of the update, relative to the typical
-    size of an entry, are one."""
+    size of an entry, count as one."""
     kink: float = 3.0
-    """How many times its error a pre-activation may be below or above zero and still be in
-    doubt."""
+    """How many times its error a pre-activation may be below or above zero and still be
+    uncertain."""
     detour: float = 1.0
     """How far beyond its two ends a pre-activation may have been during several steps, relative to
     the distance between them."""
     worn: float = 6e-06
-    """Error of a sample from which on the cascade does not go on without refining."""
+    """Error of a sample from which on the cascade does not continue without refining."""
     merge: float = 4.0
     """How many times their errors two candidates may be apart and still be one sample."""
     speculative: float = 0.01
     """Largest chance of a candidate that may be subtracted on trial, to be confirmed later."""
     confirms: float = 0.001
-    """What one surplus neuron that a sample helps to explain takes off its chance."""
+    """Factor on a sample's chance for each surplus neuron that it helps to explain."""
     stands_out: float = 30.0
-    """How far above the errors at a neuron a sample's part in it must be to speak for the
-    sample."""
+    """How far a sample's contribution to a neuron must exceed the errors there to be evidence for
+    the sample."""
     worn_measured: float = 1e-10
     """The same where sensitivities are not computed but measured, and lose digits faster."""
     most_trace: float = 0.003
-    """Most of another sample that may be left in one that the structure certifies."""
+    """Largest part of another sample that may remain in one that the structure certifies."""
     apart: float = 0.04
     """Largest radius of a group that counts as one sample, relative to the distance between two."""
     copies: float = 0.01
@@ -73,29 +73,29 @@ class Limits:
 
     # The cascade.
     compare_coordinates: int = 16
-    """Coordinates along which candidates are compared first; a few will do."""
+    """Coordinates along which candidates are compared first; a few are enough."""
 
     # The weight of one sample.
     parallel: float = 0.01
     """Largest relative distance of a gradient from the direction of its label."""
     anchor: float = 0.0125
-    """Largest radius of a group that may still tell the weight of one sample."""
+    """Largest radius of a group that may still determine the weight of one sample."""
     voters: int = 64
-    """So many of those that agree are asked whether they may be groups."""
+    """Number of voters that agree which are tested for being groups."""
     copies_of_unit: int = 64
     """Most samples have no more copies than this, if some have none."""
     most_copies: int = 10000
     """No sample has more copies than this if others have none, and no neuron fires for more."""
     asked_if_faint: int = 8
-    """So many voters show how large the gradient of a sample can be."""
+    """Number of voters that show how large the gradient of a sample can be."""
     whole_weight: float = 0.001
     """How far from a whole number of copies a weight may be, relative."""
     clusters: int = 8
-    """So many shares, those with the most voters, are looked at."""
+    """Number of shares, those with the most voters, that are examined."""
     clear_voter: float = 4.0
-    """How much larger than the least error that of a voter may be that says how well they agree."""
+    """How many times the least error that of a voter may be whose agreement counts."""
     agreement_chance: float = 0.0001
-    """Largest expected number of agreements of voters who have nothing in common."""
+    """Largest expected number of agreements of voters that have nothing in common."""
     largest_batch: int = 10000000
     """No batch is larger than this."""
 
@@ -103,33 +103,35 @@ class Limits:
     bend_step: float = 0.1
     """Distance at which the curvature is measured, relative to the size of a sample."""
     compared: int = 64
-    """Candidates that show how far samples are apart."""
+    """Candidates that show the distance between samples."""
     other_lines: float = 3.0
     """How much farther members may be apart on another line than on those that were tried, unless
     the structure of the update confirms that they are one."""
     many_groups: int = 8
-    """From so many different groups on their mean does not depend on the line of any of them."""
+    """From this number of different groups on their mean does not depend on the line of any of
+    them."""
     distinct: float = 0.2
-    """Farther apart than this, relative to the distance between two samples, candidates are no
+    """Candidates farther apart than this, relative to the distance between two samples, are not
     readings of the same ones."""
     fewest_firing: int = 8
-    """A candidate must fire so many neurons before they show how far members are apart."""
+    """A candidate must fire this many neurons before they show how far members are apart."""
     least_bend: float = 1e-10
-    """What a simulation bends by less than this is its own rounding."""
+    """A curvature below this in a simulation is its own rounding error."""
     fewest_agreeing: int = 3
-    """So many groups must weigh the same before that says anything."""
+    """This many groups must weigh the same before that is evidence."""
     fewest_pooled: int = 8
-    """So many groups must be there before their scatter shows how exactly their mean is known."""
+    """This many groups are needed before their scatter shows how exactly their mean is known."""
     pooled_slack: float = 5.0
     """How many times its error such a mean may be off."""
     hinges: int = 8
-    """So many hinges on a random line: that none of them lies between two members is excluded."""
+    """Number of hinges on a random line that excludes that none of them lies between two
+    members."""
 
     # Structure.
     rank_noise: float = 1.1
-    """Largest singular value of noise, in units of what random matrix theory says."""
+    """Largest singular value of noise, in units of the value from random matrix theory."""
     rank_cliff: float = 100.0
-    """A fall between singular values this deep is the edge between samples and noise."""
+    """A drop between singular values this deep is the edge between samples and noise."""
     outside: float = 0.01
     """Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
     outside_errors: float = 16.0
@@ -137,11 +139,11 @@ class Limits:
     alien_bias: float = 0.1
     """Distance from the space at which the bias gradient is that of something else."""
     gram_shift: float = 256.0
-    """Roundings by which a matrix whose smallest eigenvalue is zero is kept positive."""
+    """Rounding errors by which a matrix whose smallest eigenvalue is zero is kept positive."""
     fewest_equations: float = 8.0
-    """So many equations must be there before sensitivities are said to lie in the space, or not."""
+    """Number of equations needed to decide whether sensitivities lie in the space."""
     most_equations: int = 60
-    """Equations that count at most: they are not independent to the last one."""
+    """Largest number of equations that count: they are not all independent."""
 
     # Parallel loss gradients.
     parallel_rows: float = 1e-4
@@ -235,7 +237,8 @@ class Limits:
 
     # Labels.
     copies_tried: int = 8
-    """Copies that are tried with the label that tells the total; the others have any number."""
+    """Copies that are tried with the label that determines the total; the others have any
+    number."""
     whole_count: float = 0.05
     """How far from a whole number a count may come out."""
 
@@ -248,15 +251,16 @@ class Limits:
 
     # Refinement.
     residual_slack: float = 3.0
-    """What is left at a neuron is known up to this many standard errors of the fit."""
+    """The residual at a neuron is known up to this many standard errors of the fit."""
     refine_steps: int = 4
-    """How often samples and sensitivities take turns at most."""
+    """How often samples and sensitivities are fitted in turns, at most."""
     honest: float = 1.5
     """A sample is known up to this many standard errors of the fit."""
     fit_sketch: int = 16
-    """Random combinations of columns that stand for all of them while the weights are found."""
+    """Random combinations of columns that represent all of them while the weights are found."""
     sharp: float = 1000.0
-    """Sensitivities known up to this many roundings are not made sharper by the structure."""
+    """The structure does not sharpen sensitivities that are known up to this many rounding
+    errors."""
     sharp_computed: float = 1e-08
     """The same, as a relative error, where they are computed: the fit does the rest."""
 
@@ -264,12 +268,11 @@ class Limits:
     reweightings: int = 4
     """How often the weights follow the gaps."""
     outlier: float = 3.0
-    """How many times its error an equation may be off before it counts only as far as it holds."""
+    """How many times its error an equation may be off before its weight is reduced."""
     least_free: float = 0.05
-    """An equation that alone determines an unknown holds whatever it says; its gap counts for
-    more."""
+    """An equation that alone determines an unknown is always satisfied; its gap counts for more."""
     surplus: float = 0.5
-    """How free of the unknowns an equation must be to count as evidence for them."""
+    """How independent of the unknowns an equation must be to count as evidence for them."""
     inverse_corrections: int = 2
     """Newton steps towards the inverse."""
     clean_equations: int = 10
@@ -279,7 +282,8 @@ class Limits:
     half_the_digits: float = 2.0 ** (-26)
     """Half of the digits that float64 has."""
     wide: int = 2048
-    """Neurons from which on input space, where every look takes a product, is left for less."""
+    """Number of neurons from which on neuron space is used, because input space takes a product for
+    every examination."""
     scale_candidates: int = 256
     """Candidates that show how large a typical one is."""
 
@@ -291,21 +295,22 @@ class Limits:
     firing_candidates: int = 128
     """Candidates that show how often neurons fire."""
     by_far: float = 2.0
-    """Roundings differ between this test and the certificate's; nothing else does."""
+    """Margin between this test and the certificate's, which differ in rounding errors only."""
 
     # Wide matrices.
     sketch_width: int = 16
-    """Random directions in feature space; a norm is known from them up to a sixth, give or take."""
+    """Random directions in feature space; they give a norm to within about a sixth."""
 
     # The end.
     other_numbers: float = 0.001
-    """Numbers this far from what a sample was certified by are others."""
+    """Numbers this far from those a sample was certified by are different."""
     check_directions: int = 8
     """Random directions in which numbers are compared."""
     least_chance: float = 1e-300
     """Evidence is not counted beyond this."""
     alien_noise: float = 0.1
-    """Noise, relative to the gradient, from which on the update may as well be of other weights."""
+    """Noise, relative to the gradient, from which on the update could as well be of other
+    weights."""
 
 
 LIMITS = Limits()

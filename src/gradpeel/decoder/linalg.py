@@ -1,9 +1,9 @@
-"""Work on what is as wide as the features: done in blocks, so that it is never held twice.
+"""Work on matrices as wide as the features, in blocks, so that none is held in memory twice.
 
 An update of 224 x 224 x 3 features and a thousand neurons has 150 million entries. It stays as it
-was sent, in its own dtype; a block of columns at a time is turned into float64. The decoder passes
-over it twice: once at the start, for everything that it needs to know of it, and once at the end,
-to write the samples.
+was sent, in its own dtype; blocks of columns are converted to float64 one at a time. The decoder
+reads it twice: once at the start, for everything that it needs to know about it, and once at the
+end, to write the samples.
 
 Example:
     >>> gradient, weight = torch.ones(3, 10), torch.ones(3, 10)
@@ -39,14 +39,14 @@ _ROWS = 16
 """Rows that are multiplied at once."""
 
 _NEARLY_ALL = 0.95
-"""So many rows are worked on where they are; fewer are put together first."""
+"""From this number on, rows are processed in place; fewer are gathered first."""
 
 _CHUNK = 128
-"""Samples that are written at once."""
+"""Samples written at once."""
 
 
 def generator() -> torch.Generator:
-    """A source of randomness that always starts alike, on the CPU: so it does for every device."""
+    """A random generator that always starts the same, on the CPU, hence equal on every device."""
     return torch.Generator("cpu").manual_seed(0)
 
 
@@ -57,7 +57,7 @@ def gaussian(*shape: int, like: Tensor, source: torch.Generator | None = None) -
 
 
 def survey(gradient: Tensor, weight: Tensor, *, multiply: bool) -> tuple[Tensor, Tensor]:
-    """Pass over a weight gradient G once, for everything that the decoder has to know of it.
+    """Read a weight gradient G once, for everything that the decoder needs to know about it.
 
     Args:
         gradient: (neurons, features) G, in any dtype.
@@ -70,7 +70,7 @@ def survey(gradient: Tensor, weight: Tensor, *, multiply: bool) -> tuple[Tensor,
         expected to be that of the same combination of these.
     """
     neurons, features = gradient.shape
-    # Neurons that nobody fires need not be multiplied.
+    # Neurons that no sample fires need not be multiplied.
     used = _not_zero(gradient)
     pack = len(used) < _NEARLY_ALL * neurons
     count = len(used) if pack else neurons
@@ -127,7 +127,7 @@ def combine(combinations: Tensor, gradient: Tensor) -> Tensor:
         return found
     used = (combinations != 0).any(0).nonzero()[:, 0]
     combinations = combinations[:, used]
-    # Neurons in the order in which samples need them: those certified early are made of few.
+    # Neurons in the order in which samples need them: early samples consist of few.
     starts, order = (combinations != 0).int().argmax(0).sort(stable=True)
     combinations, used = combinations[:, order], used[order]
     for block in _blocks(neurons, features):

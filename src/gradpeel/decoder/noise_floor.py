@@ -1,12 +1,12 @@
-"""How much noise an update carries beyond its roundings, told from the update itself.
+"""How much noise an update carries beyond its rounding errors, estimated from the update itself.
 
 Where the activations enter a Linear directly, every neuron, singleton or mixture, obeys
 
     sum_i a_ij c_ij = W2[:, j] . dW2[:, j] = W1[j] . G[j] + b1[j] h[j],
 
-whatever batch, labels and loss were. Roundings break it by little; noise on the gradients, and
-weights that are not the client's, break it by more. How much of that is noise on G its smallest
-singular values tell, as long as the batch is small: beyond the samples there is only noise.
+for every batch, labels and loss. Rounding errors violate it slightly; noise on the gradients, and
+weights that are not the client's, violate it more. The smallest singular values of G show how much
+of that is noise on G, as long as the batch is small: beyond the samples there is only noise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NoiseFloor:
         bias: of its bias gradient.
         next_weight: of the next layer's weight gradient.
         relative: of the target's weight gradient, relative to the spread of its entries.
-        broken: by how much the law is broken, relative to its terms; 1 for an update of other
+        broken: how far the law is violated, relative to its terms; 1 for an update of other
             weights.
     """
 
@@ -76,13 +76,13 @@ def noise_floor(
         target: the target.
         weight: (neurons, features) its weight gradient as it was sent.
         bias: (neurons,) its bias gradient.
-        next_rows: (neurons, next width) the next layer's weight gradient; no columns without one,
-            and then nothing is known of noise.
+        next_rows: (neurons, next width) the next layer's weight gradient; without one, no columns,
+            and then noise cannot be estimated.
         own: (neurons,) W1[j] . G[j].
         rounding: roundings that are known, if this is a difference of weights.
 
     Returns:
-        The noise, 0 where roundings explain all there is.
+        The noise; 0 where rounding errors explain everything.
     """
     layer = target.tail.next_layer
     if layer is None or not next_rows.shape[1]:
@@ -94,7 +94,7 @@ def noise_floor(
     gap = (ahead * d).sum(1) - own - of_bias
     fired = (h != 0).nonzero()[:, 0]
     some = fired[:: max(1, len(fired) // LIMITS.noise_neurons)]
-    # Roundings of the terms are independent: they add up in squares.
+    # Rounding errors of the terms are independent: they add up in squares.
     parts = (ahead * d)[some].norm(dim=1), norms_of_products(target.weight, weight, some)
     terms = torch.stack([*parts, of_bias[some]]).norm(dim=0)
     if rounding is not None:

@@ -1,9 +1,9 @@
-"""A first look at candidates, so cheap that all of them can be looked at every time.
+"""A first test of candidates that is cheap enough to be applied to all of them every time.
 
-Nearly all neurons hand out mixtures, and nearly all mixtures are given away by a single test: the
-next layer's residual at their own neuron. It takes no more than the output of the next layer, a few
-numbers a candidate. Who fails it by far would fail the certificate; only the others are formed and
-judged. Nobody is accepted here.
+Nearly all neurons yield mixtures, and a single test exposes nearly all mixtures: the next layer's
+residual at their own neuron. It needs only the output of the next layer, a few numbers per
+candidate. A candidate that fails it by far would fail the certificate; only the others are formed
+and judged. Nothing is accepted here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gradpeel.decoder.simulate import Backward, Simulated
 __all__ = ["glance", "share_firing"]
 
 _AT_ONCE = 128
-"""Candidates worked on at once: they stay in the cache."""
+"""Candidates processed at once, few enough to stay in the cache."""
 
 
 def glance(
     readings: Readings, residual: Residual, backward: Backward, *, strict: bool
 ) -> tuple[Tensor, Simulated | None]:
-    """Tell which candidates may be certified by the tail.
+    """Determine which candidates the tail may certify.
 
     Args:
         readings: where the candidates can be read.
@@ -62,10 +62,10 @@ def glance(
 def _of_one_label(
     readings: Readings, residual: Residual, backward: Backward, *, strict: bool
 ) -> Tensor:
-    """(n,) mask: which candidates are not given away by the signs of the next layer's residual.
+    """(n,) mask: which candidates the signs of the next layer's residual do not exclude.
 
-    Before a softmax the gradient of one sample is negative at its label and nowhere else. What a
-    mixture of several labels shows is negative at several, by more than the certificate allows.
+    Before a softmax the gradient of one sample is negative at its label only. That of a mixture of
+    several labels is negative at several, by more than the certificate allows.
     """
     response = backward.largest_response
     if response is None:
@@ -102,7 +102,7 @@ def _look(
 
 
 def share_firing(readings: Readings, residual: Residual) -> Tensor:
-    """(neurons,) the share of candidates that fire each neuron, as some of them show."""
+    """(neurons,) the share of candidates that fire each neuron, estimated from some of them."""
     some = readings.neurons[:: max(1, len(readings) // LIMITS.firing_candidates)]
     fires = residual.pre_activations(residual.coordinates(some)) > 0
     return fires.sum(0) / max(len(some), 1)

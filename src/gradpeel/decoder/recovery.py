@@ -15,26 +15,26 @@ __all__ = ["BatchSize", "Evidence", "Recovery", "Round", "RowCount", "Stage"]
 
 
 class Stage(IntEnum):
-    """How hard the cascade looked for a sample."""
+    """How thorough the search for a sample was."""
 
     STRICT = 0
     """Every mismatch is explained by the tracked error."""
     MEASURED = 1
-    """Its gradient may be that of several copies, or anything: what counts is the structure."""
+    """Its gradient may be that of several copies, or anything: the structure decides."""
     SPECULATIVE = 2
-    """A trace of one with next to no gradient may be left in it, or little speaks for it yet."""
+    """It may contain a trace of a sample with almost no gradient, or has little evidence yet."""
     ROWS = 3
-    """No neuron isolates it: it was read by the row cascade."""
+    """No neuron isolates it: the row cascade read it."""
 
 
 @dataclass(frozen=True)
 class RowCount:
-    """How far the row cascade came, when it was last tried.
+    """How far the row cascade came when it was last tried.
 
     Attributes:
         found: rows that were found.
         unknown: distinct samples that peeling had left.
-        searched: whether it was tried at all: it is not where they are too many.
+        searched: whether it was tried at all; it is not where they are too many.
     """
 
     found: int
@@ -44,18 +44,18 @@ class RowCount:
 
 @dataclass(frozen=True)
 class BatchSize:
-    """What is known of the number of samples in the batch.
+    """What is known about the number of samples in the batch.
 
     The scale of an update is not known: clipping, learning rates and client weights change it. So a
-    stated size is a hint, and what one sample weighs is another.
+    stated size is a hint, and the weight of one sample is another.
 
     Attributes:
-        stated: what the update says, if it says anything.
+        stated: what the update states, if anything.
         by_weight: one over the weight of a sample, where the loss is a mean and that is a whole
             number.
-        least: so many are certified, all copies counted.
-        proven: the samples found reproduce the whole update, and their weights add up to the whole
-            batch: so many they are. None where that is not so.
+        least: number of certified samples, all copies counted.
+        proven: the number of samples, where those found reproduce the whole update and their
+            weights add up to the whole batch; None elsewhere.
     """
 
     stated: int | None
@@ -65,7 +65,7 @@ class BatchSize:
 
     @property
     def value(self) -> int | None:
-        """The most credible number; None where nothing is said, or what is said is refuted."""
+        """The most credible number; None where nothing is stated, or the statement is refuted."""
         if self.proven is not None:
             return self.proven
         hints = [size for size in (self.stated, self.by_weight) if size is not None]
@@ -73,7 +73,7 @@ class BatchSize:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the stated size is proven, or what one sample weighs says the same."""
+        """Whether the stated size is proven, or the weight of one sample agrees with it."""
         return self.stated is not None and self.stated in {self.proven, self.by_weight}
 
     @property
@@ -86,11 +86,12 @@ class BatchSize:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One look at the candidates, and what was certified of them.
+    """One examination of the candidates, and what it certified.
 
     Attributes:
-        number: 1 for the first; looks that certify nobody have the number of the next that does.
-        stage: how hard it was looked.
+        number: 1 for the first; examinations that certify nothing have the number of the next that
+            does.
+        stage: how thorough the search was.
         looked_at: live neurons whose candidate was formed.
         distinct: candidates left after merging.
         sources: (n,) neurons the samples certified in this round were read from.
@@ -129,7 +130,7 @@ class Round:
 
 
 class Evidence(Flag):
-    """What speaks for a certified sample."""
+    """The kinds of evidence for a certified sample."""
 
     BIAS = 1
     NEXT_LAYER = 2
@@ -162,27 +163,28 @@ class Recovery:
         samples: (n, *sample_shape) recovered samples, in input space.
         labels: (n,) their labels, of several the most frequent; -1 where unknown.
         multiplicities: (n,) how many copies of each the batch holds, relative to the lightest
-            sample: whether that has copies too, the scale of an update does not tell. Where the
+            sample: the scale of an update does not show whether that has copies too. Where the
             batch size is confirmed these are the numbers themselves. 0 where unknown.
-        label_counts: for each the number of copies by label; empty where unknown.
+        label_counts: the number of copies by label, of each; empty where unknown.
         residuals: (n,) certificate residual: worst relative mismatch over the equations.
         errors: (n,) estimated root-mean-square error of a sample's entries, relative to the typical
             size of one.
         scores: (n,) weight of evidence: the decimal digits to which independent equations hold,
             all together. It ranks certificates; it is not a probability.
         equations: (n,) number of equations each certificate rests on.
-        evidence: for each the kinds of evidence its certificate rests on.
-        stages: for each how hard the cascade had to look for it.
+        evidence: the kinds of evidence that each certificate rests on.
+        stages: how thorough the search for each had to be.
         rounds: (n,) the round each was certified in, from 1.
-        sources: (n,) the neuron each was read from; the row cascade takes all others out there.
-        isolating: for each, the neurons that handed it out at that moment; not always all of them
-            that isolate it on the grid, and none for what the row cascade read.
+        sources: (n,) the neuron each was read from; the row cascade subtracts all other samples
+            there.
+        isolating: the neurons that yielded each at that moment; not always all neurons that isolate
+            it on the grid, and none for what the row cascade read.
         unproven: what was read but not certified, the most credible first.
-        trace: all looks at candidates, also those that certified nobody.
+        trace: all examinations of candidates, including those that certified nothing.
         candidates_tested: number of candidates judged in all of them.
         batch_size: what is known of the number of samples in the batch.
-        share: weight of one sample in the update; None where it could not be told.
-        rank: number of distinct samples the update is made of at least, where that was asked for.
+        share: weight of one sample in the update; None where it could not be determined.
+        rank: least number of distinct samples in the update, where it was computed.
         rows: how far the row cascade came; None where peeling sufficed, or nothing else was wanted.
         explained: share of the update (all layers from the target on, by norm; the target alone
             where the tail is unknown) that the samples reproduce, as random directions show.
@@ -194,7 +196,7 @@ class Recovery:
             weights add up to the whole batch; where the tail is unknown, they reproduce the
             target's gradient and are as many as stated.
         stopped: why the cascade ended, in a sentence.
-        warnings: what does not fit together, a sentence each.
+        warnings: contradictions, one sentence each.
     """
 
     samples: Tensor
@@ -240,7 +242,7 @@ class Recovery:
 
     @cached_property
     def found_by_rows(self) -> int:
-        """How many of them no neuron isolated: the row cascade read them."""
+        """How many of them no neuron isolated, so that the row cascade read them."""
         several = self.multiplicities.clamp(min=1).tolist()
         found = zip(several, self.stages, strict=True)
         return sum(copies for copies, stage in found if stage is Stage.ROWS)
@@ -252,7 +254,7 @@ class Recovery:
 
     @cached_property
     def by_round(self) -> list[int]:
-        """How many were certified in each round that certified somebody."""
+        """How many were certified in each round that certified something."""
         return [round_.certified for round_ in self.trace if round_.certified]
 
     @cached_property
@@ -264,7 +266,7 @@ class Recovery:
         return used.words
 
     def as_dict(self) -> dict[str, object]:
-        """How the cascade went, as plain values for JSON; samples are not among them."""
+        """How the cascade went, as plain values for JSON, without any samples."""
         return {
             "rounds": self.cascade_length,
             "recovered_by_round": self.by_round,

@@ -1,14 +1,15 @@
-"""Refinement: all certified samples together, against the update as it was sent.
+"""Refinement: fit all certified samples together to the update as it was sent.
 
-Along the cascade errors pile up: a late sample is read from what is left after many subtractions.
-But once samples are known, every neuron that only they fire is an equation about them,
+Errors accumulate along the cascade: a late sample is read from what is left after many
+subtractions. But once samples are known, every neuron that only they fire is an equation about
+them,
 
     sum_i c_ij x_i = what was sent at neuron j,
 
 and there are far more such neurons than were used to find the samples. Least squares over all of
-them, each weighted by its own error, puts the samples back to the resolution of the update;
-simulating them anew does the same for their sensitivities, in turns. Then fainter samples come into
-sight.
+them, each weighted by its own error, restores the samples to the resolution of the update;
+simulating them again does the same for their sensitivities, in turns. Then fainter samples become
+visible.
 """
 
 from __future__ import annotations
@@ -107,12 +108,12 @@ def refine(
             sample_error=torch.where(better, error, read.sample_error),
         )
         doubt = fit.gaps
-        # Measured sensitivities get better from turn to turn although no error says so.
+        # Measured sensitivities improve from turn to turn although no error shows it.
         gains = backward is None or float(peeled.sample_error.norm()) < before
         if not (gains and bool((better & (shift > 0.3 * error)).any())):
             break
-    # The sensitivities are those that the samples were fitted with: errors of the two make up for
-    # each other. Where they were known up to a factor, the fit has found it.
+    # Keep the sensitivities that the samples were fitted with: errors of the two compensate each
+    # other. Where they were known up to a factor, the fit has found it.
     loose &= better
     c = peeled.sensitivities * torch.where(loose[:, None], solution[:, -1:], 1.0)
     peeled = replace(
@@ -145,8 +146,8 @@ def _settled(read: SampleBlock, sources: Tensor, residual: Residual, *, computed
     """
     left = torch.maximum(residual.bias.abs(), rms(residual.rows) / residual.scale)
     settled = left <= LIMITS.nothing * residual.row_error
-    # A sample that no such neuron determines is determined where it was read; and where nothing
-    # can be computed, what was measured there is all there is.
+    # A sample that no such neuron determines is determined where it was read; and where nothing can
+    # be computed, only what was measured there is available.
     lost = ~(read.sensitivities[:, settled] != 0).any(1)
     if not computed or int(settled.sum()) < len(read):
         lost[:] = True
@@ -167,7 +168,7 @@ def _fit(
 
 
 def _spread(peeled: SampleBlock) -> Tensor:
-    """(neurons,) squared error of what samples add together, by that of their sensitivities."""
+    """(neurons,) squared error of what samples add together, from that of their sensitivities."""
     c = peeled.sensitivities
     off = (c != 0) * (typical(c) * peeled.sensitivity_error)[:, None]
     return off.square().sum(0)
@@ -182,11 +183,11 @@ def _errors(
         peeled: the samples.
         sent: the update as it was sent.
         fit: the joint fit.
-        better: (n,) who comes from it.
-        loose: (n,) whose sensitivities got a factor from it.
+        better: (n,) which samples come from it.
+        loose: (n,) which samples' sensitivities got a factor from it.
     """
     c = peeled.sensitivities
-    # What explained neurons are off by measures the errors of all of them.
+    # The mismatches at explained neurons measure the errors of all of them.
     unit = min(1.0, LIMITS.residual_slack * fit.unit)
     factor = LIMITS.residual_slack * fit.error_of(torch.where(loose[:, None], c, 0.0))
     bias_square = unit**2 * (sent.bias_error.square() + _spread(peeled))
@@ -206,7 +207,7 @@ def _sense(
     layer: nn.Linear | None,
     structure: Structure,
 ) -> tuple[SampleBlock, Tensor]:
-    """The samples with sensitivities from whatever tells them most exactly.
+    """The samples with sensitivities from the most exact source available.
 
     Also (n,) which of these are known up to a factor only.
     """
@@ -222,7 +223,7 @@ def _sense(
         sensitivity_error=read.sensitivity_error,
         next_error=read.next_error,
     )
-    # What samples would add where they are silent; at a kink that is what is in doubt.
+    # What samples would add where they are silent; at a kink this part is uncertain.
     silent = typical(best.sensitivities)[:, None].expand_as(z)
     known = (peeled.counts.sum(1) > 0).nonzero()[:, 0]
     if backward is not None and len(known):
@@ -246,7 +247,7 @@ def _sense(
     if len(vague):
         sharp, off, _ = structure.sharpen(best.sensitivities[vague], fires[vague])
         best = _better(best, vague, sharp, None, off)
-    # A sensitivity that was read as none is none until a better one is found, whatever z says.
+    # A sensitivity that was read as zero stays zero until a better one is found, whatever z is.
     kink = torch.where(best.sensitivities != 0, best.sensitivities, silent) * (doubt & ~told)
     return replace(best, kink=kink), best.sensitivity_error < computed
 
@@ -271,9 +272,9 @@ def _measure_jointly(
 def _better(
     peeled: SampleBlock, which: Tensor, c: Tensor, v: Tensor | None, error: Tensor
 ) -> SampleBlock:
-    """Put other sensitivities of some samples in place where they are more exact.
+    """Replace the sensitivities of some samples by others that are more exact.
 
-    They must agree with those there were as far as these are known.
+    The two must agree within the errors of the previous ones.
     """
     known, before = peeled.sensitivities[which], peeled.sensitivity_error[which]
     apart = (c - known).norm(dim=1) / known.norm(dim=1)

@@ -1,22 +1,22 @@
 """What is left of an update while the cascade runs (paper, section "Peeling").
 
-The paper keeps the (features, neurons) residual and touches all of it every round. It need not: a
-candidate is used only through its pre-activations, and those are linear in the residual. So the
-state is kept in one of two coordinate systems, whichever is less work; the loop does not know
-which:
+The paper keeps the (features, neurons) residual and changes all of it every round. That is not
+necessary: a candidate is used only through its pre-activations, and those are linear in the
+residual. So the state is kept in one of two coordinate systems, whichever takes less work; the loop
+does not depend on the choice:
 
-- neuron space: rows[j] = W1 G[j], one product at the start, the floor of the whole attack. The
-  candidate of neuron j has pre-activations rows[j] / h[j] + b1, and nothing as long as a sample is
-  needed again.
+- neuron space: rows[j] = W1 G[j], one product at the start, which is the least that any such attack
+  costs. The candidate of neuron j has pre-activations rows[j] / h[j] + b1, and nothing as long as a
+  sample is needed again.
 - input space, for fewer features than neurons: rows[j] = G[j], and the candidate is the sample
-  itself. That keeps more digits, but every look takes a product.
+  itself. That keeps more digits, but every examination takes a product.
 
 After several local steps the layer is not what it was at the start. A sample that is silent under
-the weights that were sent and under those that came back was hardly ever active in between; so
-there are two layers to hold a candidate against, and the state is kept in input space.
+the weights that were sent and under those that were returned was hardly ever active in between. So
+there are two layers to compare a candidate with, and the state is kept in input space.
 
-Beside every neuron stands an error: how far its residual may be from the exact one. It starts at
-the rounding of the update's dtype and grows with every subtraction; all tolerances follow from it.
+Every neuron has an error: how far its residual may be from the exact one. It starts at the rounding
+error of the update's dtype and grows with every subtraction; all tolerances follow from it.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class Firing(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """The update as it was sent, in the residual's coordinates, with its roundings.
+    """The update as it was sent, in the residual's coordinates, with its rounding errors.
 
     Attributes:
         rows: (neurons, width) the target's weight gradient.
         bias: (neurons,) the target's bias gradient.
-        next_rows: (neurons, next width) the next layer's weight gradient, a neuron a row.
+        next_rows: (neurons, next width) the next layer's weight gradient, one row per neuron.
         scale: typical size of an entry of a candidate.
         features: number of features of a sample.
         bias_error: (neurons,) error of `bias`.
@@ -87,8 +87,8 @@ class Residual:
     Attributes:
         rows: (neurons, width) the target's weight gradient in the chosen coordinates.
         bias: (neurons,) the target's bias gradient, h of the paper.
-        next_rows: the next layer's weight gradient, transposed to a neuron a row; without one, no
-            columns (and `has_next` is False).
+        next_rows: the next layer's weight gradient, transposed to one row per neuron; without one,
+            no columns (and `has_next` is False).
         bias_error: (neurons,) absolute error of `bias`.
         row_error: (neurons,) times `scale`, the absolute error of an entry of `rows`.
         next_error: (neurons,) absolute error of an entry of `next_rows`.
@@ -100,7 +100,7 @@ class Residual:
         resolution: relative resolution of the update's dtype.
         grain: the same with the noise on the update.
         is_rounded: whether it is a difference of weights, with the roundings of weights.
-        broken: by how much the update breaks the law that all updates of these weights obey.
+        broken: how far the update violates the law that all updates of these weights obey.
     """
 
     def __init__(self, target: Target, update: Update, *, use_next: bool = True) -> None:
@@ -111,7 +111,7 @@ class Residual:
         self.resolution = float(torch.finfo(update.dtype).eps)
         product, self.sketch = survey(gradient, target.weight, multiply=self.in_neuron_space)
         rows = product if self.in_neuron_space else gradient.double()
-        # Wide weights stay as they are: they are not needed any more.
+        # Wide weights stay as they are: they are no longer needed.
         self._weight = rows[:0] if self.in_neuron_space else target.weight.double()
         self._bias = target.bias.double()
         self._returned = returned
@@ -136,7 +136,7 @@ class Residual:
         self.grain = math.hypot(self.resolution, noise.relative)
         self.broken = noise.broken
         # Samples of opposite sign may cancel in the bias but hardly in a whole row, so the larger
-        # of the two says how much was summed up.
+        # of the two shows how much was added up.
         unit = LIMITS.rounding * self.resolution
         rounding = unit * torch.maximum(bias.abs(), size / self.scale)
         of_rows = noise.weight / self.scale
@@ -208,12 +208,12 @@ class Residual:
     def settle_doubt(
         self, neurons: Tensor, doubt: Tensor, back: Tensor, coordinates: Tensor
     ) -> None:
-        """Put samples back at neurons where they were in doubt, and drop the doubt.
+        """Add samples back at neurons where they were uncertain, and drop the uncertainty.
 
         Args:
             neurons: (m,) the neurons, none twice.
-            doubt: (m,) sensitivity that was in doubt.
-            back: (m,) what of it to put back.
+            doubt: (m,) the uncertain sensitivity.
+            back: (m,) the part of it to add back.
             coordinates: (m, width) of the samples.
         """
         self.bias[neurons] += back
@@ -231,7 +231,7 @@ class Residual:
         self._settle(touched)
 
     def live(self, among: Tensor) -> Tensor:
-        """Indices of neurons in the mask `among` whose residual stands clear of its error."""
+        """Indices of neurons in the mask `among` whose residual is well above its error."""
         clear = self.bias.abs() > LIMITS.clear * self.row_error
         return (among & clear).nonzero()[:, 0]
 
@@ -307,7 +307,7 @@ class Residual:
         return torch.maximum(z, end)
 
     def subtract(self, peeled: SampleBlock) -> Tensor:
-        """Take samples out of the residual, jointly; returns the mask of neurons this touched."""
+        """Subtract samples jointly; returns the mask of neurons that this changed."""
         c = peeled.sensitivities
         fires, kinks = c != 0, bool(peeled.kink.any())
         touched = fires.any(0)
@@ -412,7 +412,7 @@ def _hypot(errors: Tensor, noise: float) -> Tensor:
 
 
 def _typical(sizes: Tensor) -> float:
-    """The median, of most that are nearly nothing the mean; 1 where there is nothing to measure."""
+    """The median; the mean if most are almost zero; 1 where there is nothing to measure."""
     return float(sizes.median()) or float(sizes.mean()) if bool(sizes.any()) else 1.0
 
 

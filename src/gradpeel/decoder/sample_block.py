@@ -1,4 +1,4 @@
-"""Certified samples as the residual needs them: what each takes out of it, and how exactly."""
+"""Certified samples as the residual needs them: what each contributes, and how exactly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SampleBlock", "typical"]
 
 @dataclass(frozen=True, eq=False)
 class SampleBlock:
-    """Samples, a row each, with everything that subtracting them needs.
+    """Samples, one row each, with everything that is needed to subtract them.
 
     Attributes:
         coordinates: (n, width) in the residual's coordinate system.
@@ -25,9 +25,9 @@ class SampleBlock:
         sample_error: (n,) relative error of the coordinates.
         sensitivity_error: (n,) relative error of the sensitivities.
         next_error: (n,) relative error of those at the next layer.
-        kink: (n, neurons) sensitivity in doubt because its neuron stands at the ReLU's kink.
+        kink: (n, neurons) sensitivity that is uncertain because its neuron is at the ReLU's kink.
         told: (n, neurons) 1 where the sample is known to fire and -1 where it is known not to,
-            whatever its pre-activation says; 0 elsewhere.
+            regardless of its pre-activation; 0 elsewhere.
     """
 
     coordinates: Tensor

@@ -46,7 +46,7 @@ def measure_v(
 
 
 def measure_c(candidates: Candidates, residual: Residual, c: Tensor, error: Tensor) -> Tensor:
-    """Put the residual bias in place of sensitivities at neurons that isolate a candidate.
+    """Replace sensitivities by the residual bias at neurons that isolate a candidate.
 
     Where computing them is more exact than that, the difference is a trace of a fainter sample, and
     stays in the residual.
@@ -66,9 +66,9 @@ def measure_c(candidates: Candidates, residual: Residual, c: Tensor, error: Tens
 
 
 def trespassers(residual: Residual, c: Tensor) -> Tensor:
-    """(n,) which candidates have sensitivity c where the residual is zero already.
+    """(n,) which candidates have sensitivity c where the residual is already zero.
 
-    "Zero" is up to its error: what is left there may be theirs.
+    "Zero" means within its error: what remains there may belong to them.
     """
     quiet = residual.quiet
     limit = LIMITS.slack * residual.bias_error[quiet]

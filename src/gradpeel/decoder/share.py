@@ -1,13 +1,13 @@
-"""The weight of one sample in an update, told from the update itself.
+"""The weight of one sample in an update, estimated from the update itself.
 
-A mean over the batch divides by its size, a learning rate and a client's weight multiply, clipping
-does too: the scale of an update is not known, whatever it states. At a singleton the next layer's
-gradient is a_j share g(y). Its direction does not depend on the share, so it tells which candidates
-are samples, and its length tells the share. All samples have the same. Without a next layer the
-bias entries tell it, for every label.
+A mean over the batch divides by its size; a learning rate, a client's weight and clipping multiply:
+the scale of an update is not known, whatever it states. At a singleton the next layer's gradient is
+a_j share g(y). Its direction does not depend on the share, so it shows which candidates are
+samples, and its length gives the share, which is the same for all samples. Without a next layer the
+bias entries give it, for every label.
 
 A group of m samples that fire alike shows m times the share. So only candidates vote that cannot be
-a group whose members are far apart, see `gradpeel.decoder.evidence.groups`: what they weigh is one
+a group whose members are far apart, see `gradpeel.decoder.evidence.groups`: their weight is one
 share, or several where a sample has copies.
 """
 
@@ -43,10 +43,10 @@ class Share:
     Attributes:
         value: the weight.
         error: its relative error.
-        voters: how many candidates say so.
+        voters: number of candidates that agree on it.
         proven: they cannot all be groups whose members are far apart.
-        only: the neuron that the only one of them was read from; None where there are several. What
-            it weighs is no evidence for itself.
+        only: the neuron that the only voter was read from; None where there are several. Its weight
+            is not evidence for itself.
     """
 
     value: float
@@ -61,7 +61,7 @@ class Share:
 
     @property
     def batch_size(self) -> int | None:
-        """The batch size of a mean with this weight; None where that is no whole number."""
+        """The batch size of a mean with this weight; None where that is not a whole number."""
         size = round(1.0 / self.value)
         off = LIMITS.slack * LIMITS.rounding * self.error * size
         near = abs(1.0 / self.value - size) <= min(off, 0.05)
@@ -77,16 +77,16 @@ def learn_share(
     between: float,
     hint: float | None,
 ) -> Share | None:
-    """Ask candidates for the share of one sample: what most of them say, if nobody can prove it.
+    """Derive the share of one sample from the candidates: by majority, if it cannot be proven.
 
     Args:
         readings: where candidates of the whole update can be read.
         residual: the update, before anything is subtracted.
         backward: the client's backward pass, with a share of 1.
         structure: the column space of the update.
-        between: how far samples are apart, relative to the size of one.
-        hint: the weight by what the update says of itself, if it does: of what can be, and cannot
-            be proven, the nearest to it is most likely.
+        between: distance between samples, relative to the size of one.
+        hint: the weight according to the update's own statement, if there is one: of the possible
+            shares that cannot be proven, the nearest to it is the most likely.
     """
     if not len(readings):
         return None
@@ -98,7 +98,7 @@ def learn_share(
         return None
     limit = min(LIMITS.anchor, LIMITS.apart * between)
     is_faint = partial(_is_faint, votes, residual, backward)
-    # The structure takes a while to find, and is hardly ever needed.
+    # Finding the structure takes time, and it is hardly ever needed.
     for space in (None, structure):
         ask_radius = partial(
             radius_of_groups,
@@ -120,7 +120,7 @@ def learn_share(
                 # groups would weigh more than the stated size says, or be more than samples are.
                 counted = residual.is_rounded and structure.rank == round(1 / hint)
                 return replace(share, proven=counted)
-    # Groups weigh several times as much as a sample: of what many say, the least.
+    # Groups weigh several times as much as a sample: of the shares with many votes, take the least.
     several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
     smallest = min(several, key=lambda near: float(votes.share[near].min()))
     return _share(votes, smallest, proven=False)
@@ -128,7 +128,7 @@ def learn_share(
 
 @dataclass(frozen=True, eq=False)
 class _Votes:
-    """What candidates weigh, each for the label that fits.
+    """The weights of candidates, each for the label that fits.
 
     Attributes:
         candidates: the candidates.
@@ -152,10 +152,10 @@ def _unit(
     *,
     is_rounded: bool,
 ) -> Share | None:
-    """The weight of one sample: the least of those that cannot be groups.
+    """The weight of one sample: the least weight of candidates that cannot be groups.
 
-    Those who make up most of the update must weigh a whole number of them: copies. But a stranger
-    who happened into the update, a thousandth as heavy as the batch, is no sample of it, unless the
+    Candidates that make up most of the update must weigh whole multiples of it: copies. But an
+    outlier in the update, a thousandth as heavy as the batch, is not a sample of it, unless the
     batch is stated to be that large.
     """
     several = [near for near in clusters if int(near.sum()) >= LIMITS.fewest_agreeing]
@@ -177,14 +177,14 @@ def _unit(
     if not units:
         return None
     unit, said = min(units, key=lambda found: found[0].value)
-    # Or is the stranger the sample, and what is heavy are hundreds of copies?
+    # Or is the outlier the sample, and are the heavy ones hundreds of copies?
     lighter = [share for share in shares if share.value < unit.value]
     doubtful = any(1 <= _whole_times(unit.value, share) <= LIMITS.most_copies for share in lighter)
     return replace(unit, proven=said or not doubtful)
 
 
 def _whole_times(heavy: float, unit: Share, off: float = 0.0) -> int:
-    """How many times a unit a weight with a relative error is; 0 where that is no whole number."""
+    """How many times a unit a weight is, within its error; 0 where that is not a whole number."""
     times = heavy / unit.value
     whole = round(times)
     allowed = LIMITS.whole_weight * times
@@ -199,10 +199,10 @@ def _is_faint(
     """Whether thousands of samples with this weight would have to fire one neuron.
 
     Args:
-        votes: what candidates weigh.
+        votes: the weights of candidates.
         residual: the update.
         backward: the client's backward pass, with a share of 1.
-        near: (n,) mask of those who weigh as much as the unit.
+        near: (n,) mask of those that weigh as much as the unit.
         unit: the weight.
     """
     if not residual.has_next:
@@ -210,14 +210,14 @@ def _is_faint(
     some = votes.candidates.pre_activations[near][
         : min(LIMITS.asked_if_faint, backward.at_once)
     ].relu()
-    # The gradient with the label that is least expected: most samples have no larger one.
+    # The gradient with the least expected label: most samples have no larger one.
     most = backward.one_of_each(some).norm(dim=2).amax(1).median()
     size = residual.next_rows.norm(dim=1).max() / (residual.spread * most).clamp(min=_TINY)
     return float(size) > LIMITS.most_copies * unit.value
 
 
 def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
-    """What some voters say together."""
+    """The joint vote of some voters."""
     share, weight = votes.share[near], 1.0 / votes.error[near].square()
     neurons = votes.candidates.neurons[near]
     return Share(
@@ -230,7 +230,7 @@ def _share(votes: _Votes, near: Tensor, *, proven: bool) -> Share:
 
 
 def _clusters(votes: _Votes) -> list[Tensor]:
-    """Masks of voters who agree within their errors, the largest few."""
+    """Masks of voters that agree within their errors, the largest few."""
     share, error = votes.share, votes.error
     left = torch.ones_like(share, dtype=torch.bool)
     found = []
@@ -243,9 +243,9 @@ def _clusters(votes: _Votes) -> list[Tensor]:
 
 
 def _if_all(votes: _Votes, near: Tensor, classes: int, ask_radius: Callable[..., Radius]) -> float:
-    """How far members may be apart if all voters who agree are groups."""
+    """How far members may be apart if all voters that agree are groups."""
     share, error = votes.share, votes.error
-    # The clearest of them, but not too few, say how well they agree.
+    # The most exact of them, but not too few, show how well they agree.
     few = error[near].sort().values[: LIMITS.fewest_agreeing]
     clear = near & (error <= torch.maximum(LIMITS.clear_voter * few[0], few[-1]))
     clear &= clear.cumsum(0) <= LIMITS.voters
@@ -267,11 +267,11 @@ def _by_chance(count: int, clear: Tensor, agreement: float) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class LabelFit:
-    """The label that fits candidates best, whatever the scale of the update is.
+    """The label that fits candidates best, whatever the scale of the update.
 
     Attributes:
         label: (n,) the label whose gradient is nearest in direction to what is observed.
-        share: (n,) what they weigh, if they are samples with that label.
+        share: (n,) their weight, if they are samples with that label.
         apart: (n,) relative distance from that direction.
         error: (n,) relative error of the two.
     """
@@ -311,7 +311,7 @@ def _by_direction(candidates: Candidates, residual: Residual, backward: Backward
 def _nearest_label(activations: Tensor, v: Tensor, backward: Backward) -> Tensor:
     """(n,) the label whose gradient at the next layer is nearest to the direction of v."""
     if backward.ends_at_next_layer and not backward.loss.label_smoothing:
-        # Before a softmax the gradient of one sample is negative at its label and nowhere else.
+        # Before a softmax the gradient of one sample is negative at its label only.
         return v.argmin(1)
     found = [v.new_zeros(0, dtype=torch.long)]
     for some in batches(len(v), backward.at_once):

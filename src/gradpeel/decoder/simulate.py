@@ -1,14 +1,14 @@
-"""From samples to gradients: what the client computed behind the target, as far as it can be known.
+"""From samples to gradients: what the client computed behind the target, as far as it is known.
 
 The server owns the network, so for a sample with a label it can compute what the client computed:
 the loss gradient at the next layer and at every neuron (paper, section "Label Recovery"). Any
-differentiable tail will do; a two-layer network is no special case. Copies of one sample, with one
-label or several, add up to one gradient, so labels are counts.
+differentiable tail is supported; a two-layer network is not a special case. Copies of one sample,
+with one label or several, add up to one gradient, so labels are counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -18,12 +18,12 @@ from torch.nn import functional
 
 from gradpeel.decoder.linalg import batches
 from gradpeel.losses import CrossEntropy
-from gradpeel.target import Tail
+from gradpeel.target import Tail, pull, push
 
 __all__ = ["Backward", "Simulated"]
 
 _ENTRIES = 2**22
-"""Numbers that are worked on at once where every sample is taken with every label."""
+"""Numbers processed at once where every sample is combined with every label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Simulated:
 
     @property
     def margin(self) -> Tensor:
-        """(n,) size of the gradient at the logits, 1 for a sample that is plainly wrong."""
+        """(n,) size of the gradient at the logits, 1 for a sample that is classified wrongly."""
         return self.gradient.abs().amax(1)
 
 
@@ -70,7 +70,7 @@ class Backward:
         loss: what the client minimised.
         share: weight of one sample's loss in the update.
         share_error: its relative error.
-        share_from: the neuron whose candidate alone tells the share, if there is no other.
+        share_from: the neuron whose candidate alone determines the share, if there is no other.
         unit_error: (neurons,) one unit of relative error of the pre-activations, with random signs;
             along it the response of the loss gradient to errors is measured.
         classes: number of classes.
@@ -162,10 +162,10 @@ class Backward:
     def one_of_each(self, activations: Tensor) -> Tensor:
         """(n, classes, next width) v of samples, (n, neurons), with every label in turn.
 
-        Not of more than `at_once`: it is large.
+        For at most `at_once` samples, because the result is large.
         """
         entered = self._enter(activations)
-        p = torch.softmax(self._behind(entered), 1).repeat_interleave(self.classes, 0)
+        p = torch.softmax(self.tail.rest(entered), 1).repeat_interleave(self.classes, 0)
         return self.share * self._pull_each(
             entered, _loss_gradient(p, _tile(self.targets, entered))
         )
@@ -178,7 +178,7 @@ class Backward:
             v: (n, next width) gradient at the next layer's output.
         """
         entered = self._enter(activations)
-        p = torch.softmax(self._behind(entered), 1)
+        p = torch.softmax(self.tail.rest(entered), 1)
         gradient = v / self.share
         if self.tail.next_layer is None or self.ends_at_next_layer:
             return p, gradient
@@ -202,7 +202,7 @@ class Backward:
         layer = self.tail.next_layer
         if layer is None or layer.out_features != self.classes:
             return False
-        # What clamps, or saturates, is no identity: ask for numbers of all sizes.
+        # Clamping or saturating is not the identity: test numbers of all sizes.
         sizes = torch.logspace(-30, 30, 61, dtype=torch.float64, device="cpu")
         row = torch.linspace(-1.0, 1.0, self.classes, dtype=torch.float64, device="cpu")
         probe = (sizes[:, None] * row).to(layer.weight)
@@ -222,7 +222,7 @@ class Backward:
 
     @cached_property
     def targets(self) -> Tensor:
-        """(classes, classes) what the loss asks for each label."""
+        """(classes, classes) the target of the loss for each label."""
         return self.loss.targets(self.classes).to(self.unit_error)
 
     @cached_property
@@ -242,20 +242,13 @@ class Backward:
         if not len(entered):  # some tails do not take an empty batch
             nobody = entered.new_zeros(0, self.classes)
             return nobody, nobody
-        logits, along = torch.func.jvp(self._behind, (entered,), (tangents,))[:2]
-        return logits, along
+        return push(self.tail.rest, entered, tangents)
 
     def _pull(self, entered: Tensor, cotangents: Tensor) -> Tensor:
         """Gradients where the samples entered, from those at the logits."""
         if self.ends_at_next_layer or not len(entered):
             return cotangents if self.ends_at_next_layer else entered
-        pulled: Tensor = torch.func.vjp(self._behind, entered)[1](cotangents)[0]
-        return pulled
-
-    @property
-    def _behind(self) -> Callable[[Tensor], Tensor]:
-        """From there to the logits."""
-        return self.tail if self.tail.next_layer is None else self.tail.rest
+        return pull(self.tail.rest, entered, cotangents)
 
     def _pull_each(self, entered: Tensor, cotangents: Tensor) -> Tensor:
         """(n, m, next width) m cotangents (n m, classes) for each of n rows, in one pass."""
@@ -272,7 +265,7 @@ def _tile(rows: Tensor, samples: Tensor) -> Tensor:
 
 def _solve(jacobians: Tensor, gradients: Tensor) -> Tensor:
     """(n, classes) what each Jacobian (n, classes, width), transposed, maps to a gradient."""
-    # Classes that the network confounds make it singular: the shortest solution will do.
+    # Classes that the network confounds make it singular: take the shortest solution.
     inverse: Tensor = torch.linalg.pinv(jacobians.mT)
     return (inverse @ gradients[:, :, None])[:, :, 0]
 

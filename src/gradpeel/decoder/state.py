@@ -1,8 +1,8 @@
-"""All that changes while a cascade runs: the residual, the samples that are known, and the trace.
+"""Everything that changes during a cascade: the residual, the known samples, and the trace.
 
-Samples are entered and subtracted, refined together, and taken back if they were subtracted on
-trial and nothing came to their support. A snapshot holds what is trusted; rolling back to it keeps
-the later samples that stand by themselves.
+Samples are entered and subtracted, refined together, and removed if they were subtracted on trial
+and nothing confirmed them. A snapshot holds what is trusted; rolling back to it keeps the later
+samples that are certified on their own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Look", "State"]
 
 
 class Look(NamedTuple):
-    """What was seen of candidates: where they were found, those worth judging, and the verdicts."""
+    """An examination: where candidates were found, those worth judging, and the verdicts."""
 
     readings: Readings
     candidates: Candidates
@@ -36,13 +36,13 @@ class Look(NamedTuple):
 
 
 class State:
-    """A cascade under way.
+    """A running cascade.
 
     Attributes:
         residual: what is left of the update.
         known: the samples that were subtracted, in their order.
-        trace: all looks at candidates so far.
-        refuted: neurons whose candidate was subtracted on trial and taken back.
+        trace: all examinations of candidates so far.
+        refuted: neurons whose candidate was subtracted on trial and removed again.
     """
 
     def __init__(self, residual: Residual, known: KnownSamples) -> None:
@@ -56,17 +56,17 @@ class State:
 
     @property
     def on_trial(self) -> bool:
-        """Whether samples are subtracted that too little speaks for yet."""
+        """Whether samples with too little evidence so far are subtracted."""
         return bool((self.known.chances > LIMITS.chance).any())
 
     @property
     def is_explained(self) -> bool:
-        """Whether no neuron's residual stands clear of its error any more."""
+        """Whether no neuron's residual is well above its error any more."""
         return not len(self.residual.live(torch.ones_like(self.residual.quiet)))
 
     @property
     def hides_something(self) -> bool:
-        """Whether some neuron's residual is more than its error, but not enough to be read."""
+        """Whether some neuron's residual exceeds its error, but not by enough to be read."""
         residual = self.residual
         size = residual.bias.abs()
         hidden = (size > LIMITS.nothing * residual.bias_error) & (
@@ -77,14 +77,14 @@ class State:
     def enter(
         self, look: Look, chosen: Tensor, stage: Stage, combinations: Tensor | None = None
     ) -> tuple[SampleBlock, Tensor]:
-        """Subtract chosen candidates; returns them, and the mask of neurons that this touched.
+        """Subtract chosen candidates; returns them, and the mask of neurons that this changed.
 
         Args:
-            look: what was seen of candidates.
+            look: the examination of candidates.
             chosen: (n,) indices of those to subtract.
-            stage: how hard it was looked.
+            stage: how thorough the search was.
             combinations: (n, neurons) the chosen as combinations of the weight gradient's rows, if
-                they are not what their neurons hand out.
+                they are not simply read from their neurons.
         """
         if stage is Stage.SPECULATIVE and not self.on_trial:
             self._trusted = self.known.values()
@@ -104,11 +104,11 @@ class State:
 
     @property
     def _number(self) -> int:
-        """The number of the round under way."""
+        """The number of the current round."""
         return 1 + sum(1 for round_ in self.trace if round_.certified)
 
     def log(self, look: Look, chosen: Tensor, stage: Stage) -> None:
-        """Add a look at candidates to the trace, with those that were certified."""
+        """Add an examination to the trace, with the candidates that were certified."""
         residual, block = self.residual, look.verdicts.peeled.pick(chosen)
         self.trace.append(
             Round(
@@ -130,7 +130,7 @@ class State:
         return tuple(round_.only(sources[rounds == round_.number]) for round_ in self.trace)
 
     def learn(self, block: SampleBlock) -> None:
-        """Put what was found out about the known samples in place of what was known."""
+        """Replace what was known about the known samples by what has been determined."""
         self.known.peeled = block
         self._refined_at = 0
 
@@ -142,13 +142,13 @@ class State:
         structure: Structure,
         again: bool = False,
     ) -> bool:
-        """Refine all samples and start over from the update; says whether that was possible.
+        """Refine all samples and restart from the update; returns whether that was possible.
 
         Args:
             backward: the client's backward pass, where it can be simulated.
             layer: the next layer, if the activations enter one directly.
             structure: the column space of the update.
-            again: even if no sample has come in since it was last done.
+            again: even if no sample has been added since the last time.
         """
         known, residual = self.known, self.residual
         if self._refined_at == len(known) and not again:
@@ -170,10 +170,10 @@ class State:
         return True
 
     def confirm(self, *, refined: bool) -> Tensor:
-        """Confirm samples on trial by what followed from them; returns the mask of all that stand.
+        """Confirm samples on trial by what followed from them; returns the mask of all that remain.
 
         Args:
-            refined: all samples were refined together just now.
+            refined: all samples have just been refined together.
         """
         follow = self.known.followers(self.residual.row_error)
         if refined:
@@ -182,10 +182,10 @@ class State:
         return self.known.chances <= LIMITS.chance
 
     def roll_back(self, kept: Tensor) -> None:
-        """Take samples back: all that the mask `kept` leaves out.
+        """Remove all samples that the mask `kept` leaves out.
 
-        What was refined together with a wrong sample may be wrong: the others are put back to what
-        was known of them before the trial.
+        Samples that were refined together with a wrong one may be wrong: the others are restored to
+        their state before the trial.
         """
         self.refuted.update(self.known.sources[~kept].tolist())
         self.trace = list(self.trace_of(kept))

@@ -1,4 +1,4 @@
-"""What can be read of an update beyond the certified samples: see `gradpeel.decoder.unproven`."""
+"""What can be read from an update beyond the certified samples: see `gradpeel.decoder.unproven`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def read_uncertified(
     certifies: bool,
     solved: Solved | None,
 ) -> tuple[Reading, Tensor]:
-    """Read what the first look and the last hand out, and what was found without a proof.
+    """Read what the first and the last examination yield, and what was found without a proof.
 
     Args:
         state: the cascade at its end.
         direction: (width,) along which candidates are compared.
         unit: the client's backward pass with a share of 1, where it can be simulated.
-        groups: for neurons that hand out the mean of a group, its size and radius.
-        certifies: whether what was found is certified.
+        groups: for neurons that yield the mean of a group, its size and radius.
+        certifies: whether samples that were found are certified.
         solved: the samples that the row cascade solved for, if it did.
 
     Returns:
@@ -106,15 +106,15 @@ def _read(  # noqa: PLR0917 -- two looks at the same things
     unit: Backward | None,
     groups: Mapping[int, tuple[int, float]],
 ) -> Reading:
-    """What a residual hands out that is nobody known.
+    """What a residual yields that is not a known sample.
 
     Args:
         state: the cascade at its end.
         residual: the residual.
-        known: (known, neurons) sensitivities that were taken out of it.
+        known: (known, neurons) sensitivities that were subtracted from it.
         direction: (width,) along which candidates are compared.
         unit: the client's backward pass with a share of 1, where it can be simulated.
-        groups: for neurons that hand out the mean of a group, its size and radius.
+        groups: for neurons that yield the mean of a group, its size and radius.
     """
     everywhere = torch.ones_like(residual.quiet)
     candidates = find(residual, everywhere, direction).form(residual)

@@ -1,13 +1,14 @@
-"""Candidates that were read, but not certified: a server can look at them all the same.
+"""Candidates that were read but not certified: a server can look at them nevertheless.
 
-Two looks hand them out: the first, at the update as it was sent, and the last, at what the cascade
-left of it. The row cascade solves for samples that it then may not be able to certify, because
-their gradients are faint. Where nobody can tell what one sample weighs, the cascade goes by what
-most candidates say, and nothing that it finds is certified: then that is among them too. Most of
-the others are mixtures. Which are samples only somebody who knows the batch can tell; what speaks
-for a candidate is how nearly its gradient has the direction of some label's.
+Two examinations yield them: the first, of the update as it was sent, and the last, of what the
+cascade left of it. The row cascade solves for samples that it may be unable to certify, because
+their gradients are faint. Where the weight of one sample cannot be determined, the cascade uses the
+value that most candidates agree on and certifies nothing that it finds: its samples are then among
+these. Most of the others are mixtures. Which ones are samples can only be decided by somebody who
+knows the batch; the evidence for a candidate is how close its gradient is to the direction of some
+label's.
 
-Nothing is computed before it is asked for.
+Nothing is computed before it is needed.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ __all__ = ["Reading", "Unproven"]
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Where candidates can be read, and what is known of them.
+    """Where candidates can be read, and what is known about them.
 
     Attributes:
         neurons: (n,) the neuron each is read from.
-        own: (n,) what of that neuron's gradient it is.
-        known: (n, found) what of samples that were found, or solved for, is taken out of it.
-        mismatch: (n,) how far each is from consistent, relative; infinite where nothing tells.
+        own: (n,) its share of that neuron's gradient.
+        known: (n, found) how much of each sample that was found, or solved for, is subtracted.
+        mismatch: (n,) how far each is from consistent, relative; infinite where it is unknown.
         sizes: (n,) how many samples each weighs as much as, where it is the mean of a group whose
-            members may lie apart; 0 where that is not known.
+            members may differ; 0 where that is not known.
         radii: (n,) how far such members may be from their mean, relative to the typical size of a
             sample; infinite where nothing bounds it.
     """
@@ -67,7 +68,7 @@ class Unproven:
         gradient: Tensor,
         invert: Callable[[Tensor], Tensor],
     ) -> None:
-        """Promise to look when asked.
+        """Prepare to find the candidates when they are needed.
 
         Args:
             look: finds the candidates, ranked; with (found, neurons) the samples that were found,
@@ -101,7 +102,7 @@ class Unproven:
 
     @property
     def mismatch(self) -> Tensor:
-        """(n,) how far each is from consistent, relative; infinite where nothing tells."""
+        """(n,) how far each is from consistent, relative; infinite where it is unknown."""
         return self._reading.mismatch.cpu()
 
     @property
@@ -119,7 +120,7 @@ class Unproven:
         """The candidates themselves, (n, *sample_shape).
 
         Args:
-            index: (n,) which of them; all where not given. They are made anew with every call.
+            index: (n,) which of them; by default all. They are computed again with every call.
         """
         some = self._reading if index is None else self._reading.pick(index)
         rows = functional.one_hot(some.neurons, len(self._gradient)) * some.own[:, None]

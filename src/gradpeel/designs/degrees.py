@@ -90,7 +90,7 @@ class RobustSoliton:
         ripple = self.c * math.log(batch_size / self.delta) * math.sqrt(batch_size)  # R
         # The paper floors B/R. Its published script rounds, which puts the spike one degree
         # higher half of the time (B=100, c=0.1, delta=0.5: 19 instead of 18).
-        # Beyond B all places are alike, and a tiny c would ask for one that is no number.
+        # Beyond B all places are alike, and a tiny c would need one that is not a number.
         spike = math.floor(min(batch_size / max(ripple, math.ulp(0.0)), batch_size + 1))
         below = np.arange(1, spike)
         mass[: below.size] += ripple / (below * batch_size)

@@ -23,17 +23,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from gradpeel.designs.degrees import RobustSoliton
-from gradpeel.designs.layer import Design
-from gradpeel.designs.passive import Passive
-from gradpeel.designs.soliton_data import SolitonData
-from gradpeel.designs.soliton_free import SolitonFree
-from gradpeel.designs.trap_weights import TrapWeights
-from gradpeel.designs.weights import Construction
 from gradpeel.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gradpeel.designs import Construction, Design, RobustSoliton
 
 __all__ = ["PAPER_METHODS", "DesignName", "DesignOptions", "InitName", "WeightsName"]
 
@@ -133,6 +130,14 @@ class DesignOptions:
         Raises:
             InputError: a setting breaks its rule.
         """
+        # Names and settings are checked without torch, which the designs need.
+        from gradpeel.designs import (  # noqa: PLC0415
+            Passive,
+            SolitonData,
+            SolitonFree,
+            TrapWeights,
+        )
+
         weights = self.weights or WeightsName.INDEPENDENT
         construction: Construction = weights.value
         match self.design:
@@ -148,6 +153,8 @@ class DesignOptions:
                 return SolitonData(auxiliary, construction, self._soliton())
 
     def _soliton(self) -> RobustSoliton:
+        from gradpeel.designs import RobustSoliton  # noqa: PLC0415
+
         return RobustSoliton() if self.soliton is None else RobustSoliton(*self.soliton)
 
 

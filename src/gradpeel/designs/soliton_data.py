@@ -127,7 +127,7 @@ def _thresholds(
     """
     rising = np.sort(preactivations, axis=0)
     # Degree B_aux has no (d+1)-th value. Give it one, as far below the last as the last is below
-    # the one before; where that is no distance at all (twins, or a single sample), take the
+    # the one before; where that is not a distance at all (twins, or a single sample), take the
     # deviation that Soliton-Free assumes, given here as `spread`.
     gap = rising[1] - rising[0] if len(rising) > 1 else np.zeros_like(spread)
     beyond = rising[0] - np.where(gap > 0, gap, spread)

@@ -17,7 +17,6 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from scipy.special import ndtri
 
 from gradpeel.designs.degrees import RobustSoliton, check_soliton
 from gradpeel.designs.layer import Layer, ToRows
@@ -62,6 +61,8 @@ class SolitonFree:
         Raises:
             InputError: When `batch_size` is not positive.
         """
+        from scipy.special import ndtri  # noqa: PLC0415 -- slow to import, and only this design asks
+
         del front  # there is no data to map
         degrees = self.soliton.draw(batch_size, layer.neurons, rng)
         size = layer.neurons, layer.features

@@ -13,12 +13,29 @@ Example:
     │  All 4 samples were recovered from one gradient, with their labels, ...
 """
 
-from gradpeel.reporting.audit_summary import summary
-from gradpeel.reporting.board import activation_grid_rounds
-from gradpeel.reporting.figures import save_figures
-from gradpeel.reporting.photo import rebuilt_photo
-from gradpeel.reporting.samples import originals_and_recovered
-from gradpeel.reporting.update_summary import peel_summary
+from typing import TYPE_CHECKING
+
+from gradpeel._late import load_late
+
+if TYPE_CHECKING:
+    from gradpeel.reporting.audit_summary import summary
+    from gradpeel.reporting.board import activation_grid_rounds
+    from gradpeel.reporting.figures import save_figures
+    from gradpeel.reporting.photo import rebuilt_photo
+    from gradpeel.reporting.samples import originals_and_recovered
+    from gradpeel.reporting.update_summary import peel_summary
+else:
+    load_late(
+        __name__,
+        {
+            "gradpeel.reporting.audit_summary": ("summary",),
+            "gradpeel.reporting.board": ("activation_grid_rounds",),
+            "gradpeel.reporting.figures": ("save_figures",),
+            "gradpeel.reporting.photo": ("rebuilt_photo",),
+            "gradpeel.reporting.samples": ("originals_and_recovered",),
+            "gradpeel.reporting.update_summary": ("peel_summary",),
+        },
+    )
 
 __all__ = [
     "activation_grid_rounds",

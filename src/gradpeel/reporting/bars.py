@@ -13,10 +13,14 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["label_bars", "round_bars"]
+from gradpeel.reporting.words import counted
+
+__all__ = ["LabelLine", "round_bars"]
 
 WIDTH = 32
 MOST_ROWS = 15
+MOST_LABELS = 12
+EIGHTHS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True)
@@ -55,20 +59,41 @@ def round_bars(counts: Sequence[int]) -> Table:
     return _bar_table(rows)
 
 
-def label_bars(counts: Sequence[int]) -> Table:
-    """One bar for each label that occurs; of many labels, the most frequent.
+@dataclass(frozen=True)
+class LabelLine:
+    """How often each label occurs, in one line; of many labels, the most frequent.
 
-    Args:
+    Attributes:
         counts: how often label 0, 1, ... occurs.
+
+    Example:
+        >>> Console(width=40).print(LabelLine([8, 0, 4, 1]))
+        0 █8  2 ▄4  3 ▁1
+        >>> Console(width=60).print(LabelLine([0] * 7 + [3] * 20))
+        7 █3  8 █3  9 █3  10 █3  11 █3  12 █3  and 14 other labels
     """
-    present = [label for label, count in enumerate(counts) if count]
-    shown = sorted(sorted(present, key=lambda label: -counts[label])[:MOST_ROWS])
-    rows = [(f"label {label}", counts[label]) for label in shown]
-    rest = len(present) - len(shown)
-    if rest:
-        others = sum(counts) - sum(counts[label] for label in shown)
-        rows.append((f"{rest} other labels", others))
-    return _bar_table(rows)
+
+    counts: Sequence[int]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        present = [label for label, count in enumerate(self.counts) if count]
+        line = Text()
+        for most in range(min(len(present), MOST_LABELS), 0, -1):
+            shown = sorted(sorted(present, key=lambda label: -self.counts[label])[:most])
+            entries = [self._entry(label, ascii_only=options.ascii_only) for label in shown]
+            if most < len(present):
+                entries.append(Text(f"and {counted(len(present) - most, 'other label')}", "dim"))
+            line = Text("  ", no_wrap=True).join(entries)
+            if line.cell_len <= options.max_width:
+                break
+        yield line
+
+    def _entry(self, label: int, *, ascii_only: bool) -> Text:
+        height = math.ceil(8 * self.counts[label] / max(self.counts))
+        bar = ": " if ascii_only else f" {EIGHTHS[height - 1]}"
+        count = f"{self.counts[label]:,}"
+        return Text.assemble((str(label), "dim"), (bar, "cyan"), (count, "bold"))
 
 
 def _bar_table(rows: Iterable[tuple[str, int]]) -> Table:

@@ -163,7 +163,7 @@ def grid_picture(
 def _shrink(picture: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     """Average neighbours until at most `PIXELS` are left: a panel has no room for more.
 
-    Dropping rows in place of averaging them would make rare firings vanish.
+    Dropping rows instead of averaging them would make rare firings vanish.
     """
     length = picture.shape[axis]
     if length <= PIXELS:

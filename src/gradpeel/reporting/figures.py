@@ -52,7 +52,7 @@ def save_figures(audit: Audit, dataset: Dataset, out: Path, *, samples: bool = T
         files |= {"samples.png": png(pairs), "samples.svg": svg(pairs, dpi=150)}
     grid = activation_grid_rounds(audit)
     files |= {
-        "activation_grid.png": png(grid, colours=256),
+        "activation_grid.png": png(grid),
         "activation_grid.svg": svg(grid, dpi=150),
     }
     if samples and dataset.name == "photos":

@@ -53,7 +53,7 @@ def psnr(original: NDArray[np.float64], found: NDArray[np.float64], span: float)
         20.0
     """
     error = float(np.mean((original - found) ** 2))
-    # An error whose square is below the smallest number is no error either.
+    # An error whose square is below the smallest number is not an error either.
     return None if error == 0 or span == 0 else round(10 * math.log10(span**2 / error), 1)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["rebuilt_photo"]
+__all__ = ["photograph_read", "rebuilt_photo"]
 
 STAGES = 4
 WIDTH, MARGIN, GAP, TOP, CAPTION = 8.4, 0.1, 0.1, 0.62, 0.24
@@ -73,6 +73,17 @@ def rebuilt_photo(audit: Audit, dataset: Dataset) -> Figure:
         axes = place_axes(figure, side, lower, small, small * ASPECT)
         _draw(axes, tiles.rebuilt(number), f"after round {number}: {tiles.count(number)}")
     return figure
+
+
+def photograph_read(audit: Audit, dataset: Dataset) -> NDArray[np.float64]:
+    """What the server reads of a photograph, (416, 640, 3) in [0, 1]; grey where it reads nothing.
+
+    Args:
+        audit: a round on tiles of the embedded set `photos`, in any order.
+        dataset: that set.
+    """
+    tiles = _Tiles(audit, dataset)
+    return np.clip(tiles.rebuilt(int(tiles.rounds.max())), 0, 1)
 
 
 class _Tiles:

@@ -1,4 +1,4 @@
-"""What a sweep found, as a table for the terminal."""
+"""What a sweep found, for the terminal: first in a sentence, then as a table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
+from gradpeel.reporting.page.sweep_words import lead
 from gradpeel.reporting.words import counted, printable
 from gradpeel.sweeps import Results
 from gradpeel.sweeps.summary import Group, over_seeds
@@ -21,9 +22,9 @@ MOST_FAILURES = 10
 def sweep_summary(results: Results) -> Lines:
     """What was recovered and what peeling can reach, one table per setting, and what failed."""
     groups = over_seeds(results.rows)
-    parts: list[Table | Text] = []
+    parts: list[Table | Text] = [Text(lead(groups), style="bold"), Text("")]
     if groups:
-        parts = [Text("Share of the batch recovered: mean over seeds and 95 % interval")]
+        parts.append(Text("Share of the batch recovered: mean over seeds and 95 % interval"))
         parts += _tables(groups)
     false = sum(row.measurement.false_certificates for row in results.rows if row.measurement)
     parts.append(
@@ -52,7 +53,7 @@ def _tables(groups: list[Group]) -> Iterator[Table | Text]:
 
 
 def _table(groups: list[Group]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("method", no_wrap=True)
     for name in ("batch", "recovered", "interval", "bound", "direct"):
         table.add_column(name, justify="right", no_wrap=True)

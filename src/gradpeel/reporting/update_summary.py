@@ -21,7 +21,7 @@ from rich.text import Text
 
 from gradpeel.decoder import Recovery
 from gradpeel.reporting.account import batch_size, completeness, copies, evidence
-from gradpeel.reporting.bars import label_bars, round_bars
+from gradpeel.reporting.bars import LabelLine, round_bars
 from gradpeel.reporting.layout import all_of, cautions, facts, headed, panel, was
 from gradpeel.reporting.words import counted, scientific
 
@@ -45,7 +45,7 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
         labels = recovery.count_labels(classes).tolist()
         parts.append(headed("Samples recovered per round", round_bars(recovery.by_round)))
         if any(labels):
-            parts.append(headed("Their labels", label_bars(labels)))
+            parts.append(headed("Labels of the samples", LabelLine(labels)))
         parts.append(headed("Certificates", facts(_certificates(recovery))))
     parts.append(
         Text(

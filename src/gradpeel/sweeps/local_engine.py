@@ -40,7 +40,7 @@ class LocalEngine:
         workers: how many.
 
     Raises:
-        InputError: `workers` is no positive number.
+        InputError: `workers` is not a positive number.
     """
 
     workers: int

@@ -12,7 +12,7 @@ from gradpeel.sweeps.plan import Plan
 
 __all__ = ["manifest"]
 
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
+PACKAGES = ("torch", "numpy", "scipy")
 
 
 def manifest(

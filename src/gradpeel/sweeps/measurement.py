@@ -107,7 +107,7 @@ def measure(cell: Cell, dataset: Dataset) -> tuple[Measurement, float]:
         dataset: the data set the cell names.
 
     Returns:
-        What it measured, and the seconds the decoder took, which are no function of the cell.
+        What it measured, and the seconds the decoder took, which are not a function of the cell.
 
     Raises:
         GradpeelError: the settings do not fit the data.

@@ -137,7 +137,7 @@ class Plan:
                 neurons=neurons,
                 tail=tuple(tail),
                 dtype=dtype,
-                noise=float(noise) + 0.0,  # -0.0 is no other noise than 0.0
+                noise=float(noise) + 0.0,  # -0.0 is the same noise as 0.0
                 **local,
                 effort=float(effort) + 0.0,
                 batch_size=size,
@@ -235,7 +235,7 @@ class Plan:
         return self._list("seeds", _is_seed, "integers of at least 0; or a number of seeds")
 
     def _check_size(self) -> None:
-        """Refuse a grid that nobody will wait for, before it is spelt out."""
+        """Reject a grid that is too large, before it is spelled out."""
         grid = (self.datasets, self.designs, self.weights, self.batch_sizes, self.neurons)
         more = (self.tails, self.dtypes, self.noises, self.lrs, self.efforts, self.seeds)
         local = [getattr(self, key) or (None,) for key in LOCAL_KEYS]

@@ -73,7 +73,7 @@ def read_plan(path: Path) -> Plan:
         The plan; paths of data in it are relative to the file's folder.
 
     Raises:
-        InputError: the file cannot be read, is no TOML, or its plan breaks a rule; the message
+        InputError: the file cannot be read, is not TOML, or its plan breaks a rule; the message
             names the file, the line and the key.
     """
     check_path(path)

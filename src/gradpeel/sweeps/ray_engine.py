@@ -36,7 +36,7 @@ class RayEngine:
         address: the cluster's address; None starts Ray on this machine.
 
     Raises:
-        InputError: Ray is not installed, or `workers` is no positive number.
+        InputError: Ray is not installed, or `workers` is not a positive number.
     """
 
     workers: int | None = None

@@ -43,7 +43,7 @@ def read_results(folder: Path) -> Results:
 
 
 def _notes(path: Path) -> dict[str, str]:
-    """How data sets differ from the paper's, as the manifest tells; nothing where it does not."""
+    """How data sets differ from the paper's, as the manifest states; nothing where it does not."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES} bytes: expected a manifest")

@@ -45,12 +45,15 @@ class Progress:
         done: cells of the plan that are in the store.
         new: of these, the ones run by this process.
         total: cells of the plan.
+        current: the first cell of the plan that has not ended, so one that is running; None after
+            the last.
     """
 
     finished: Finished | None
     done: int
     new: int
     total: int
+    current: Cell | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def sweep(
     """
     engine = engine or LocalEngine(os.cpu_count() or 1)
     if parquet:
-        to_parquet([])  # tells now what is missing, not after hours of work
+        to_parquet([])  # reports now what is missing, not after hours of work
     folder = None if data_dir is None else Path(data_dir)
     source = DataSource(folder, plan.image_size, Path(base))
     data = _look_at(plan, source)
@@ -122,13 +125,16 @@ def sweep(
         held = store.keys() - (store.failed_keys() if retry_failed else set())
         todo = [cell for cell in cells if cell.key not in held]
         done = len(cells) - len(todo)
-        on_progress(Progress(None, done, 0, len(cells)))
+        left = dict.fromkeys(todo)
+        on_progress(Progress(None, done, 0, len(cells), next(iter(left), None)))
         try:
             if todo:
                 with closing(engine.run(todo, source)) as running:
                     for new, finished in enumerate(running, start=1):
                         store.record(finished)
-                        on_progress(Progress(finished, done + new, new, len(cells)))
+                        left.pop(finished.cell, None)
+                        current = next(iter(left), None)
+                        on_progress(Progress(finished, done + new, new, len(cells), current))
         finally:
             found = _in_order(cells, store)
             files = _write(out, plan, engine, data, found, parquet=parquet)
@@ -141,7 +147,7 @@ def sweep(
 
 
 def _look_at(plan: Plan, source: DataSource) -> dict[str, dict[str, Any]]:
-    """Load each data set once: whatever is wrong with it is told before any work starts."""
+    """Load each data set once: whatever is wrong with it is reported before any work starts."""
     known: dict[str, dict[str, Any]] = {}
     for name in plan.datasets:  # before the first is loaded, let alone downloaded
         try:

@@ -6,8 +6,9 @@ Example:
     Target(8 neurons on 12 features, next layer 3 wide)
 """
 
+from gradpeel.target.derivatives import pull, push
 from gradpeel.target.front import Front, Normalise
 from gradpeel.target.splitting import Target, split, with_first_layer
 from gradpeel.target.tail import Tail
 
-__all__ = ["Front", "Normalise", "Tail", "Target", "split", "with_first_layer"]
+__all__ = ["Front", "Normalise", "Tail", "Target", "pull", "push", "split", "with_first_layer"]

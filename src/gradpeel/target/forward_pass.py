@@ -82,7 +82,7 @@ class ForwardPass:
         return self.operation(node) + (f" '{node.target}'" if node.op == "call_module" else "")
 
     def arguments(self, node: fx.Node) -> dict[str, Any]:
-        """A call's arguments by name, defaults included, where the function tells its names."""
+        """A call's arguments by name, defaults included, where the function has named ones."""
         if node.op == "call_function" and callable(node.target):
             with contextlib.suppress(TypeError, ValueError):
                 bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
@@ -129,7 +129,7 @@ class ForwardPass:
         )
 
     def passes_on(self, node: fx.Node) -> bool:
-        """Whether a node hands its input on; so does dropout, and `unsteady` tells if it is active.
+        """Whether a node hands its input on; so does dropout, and `unsteady` says if it is active.
 
         A function that does not name its arguments (torch.dropout) might be active for all we know.
         """
@@ -169,7 +169,7 @@ class ForwardPass:
     def nodes_after(self, entry: fx.Node) -> list[fx.Node]:
         """The nodes that lead from `entry`, or around it, to the output.
 
-        Asking for the batch size before the entry is no way around: the entry knows it as well.
+        Using the batch size from before the entry is not a way around: the entry has it as well.
         """
         before = _ancestors(entry) & self.varying
         found: set[fx.Node] = set()

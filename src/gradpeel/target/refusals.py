@@ -111,7 +111,7 @@ def reasons_in_modules(model: nn.Module) -> list[ModelError]:
 
 
 def reasons_in_steps(steps: ForwardPass) -> list[ModelError]:
-    """What the recorded forward pass tells before its target is known."""
+    """What the recorded forward pass shows before its target is known."""
     reasons: list[ModelError] = []
     if len(steps.inputs) > 1:
         names = ", ".join(str(node.target) for node in steps.inputs)
@@ -126,7 +126,7 @@ def reasons_not_finite(steps: ForwardPass) -> list[ModelError]:
     """Parameters and buffers of the forward pass with values that are not finite.
 
     No neuron fires on NaN, so such a network would seem to give nothing away. Infinity is allowed
-    in buffers that are no statistics: a mask may be made of it.
+    in buffers that are not statistics: a mask may be made of it.
     """
     found: list[str] = []
     for node in steps.live:

@@ -3,7 +3,7 @@
 The target is the layer whose gradient is read (paper, section "Architectural Assumptions"); the
 front leads from the input to it, the tail from its activations to the logits. Any module that
 torch.fx can trace is split as it is, in the mode it is in; one that cannot be handled is refused
-with every reason at once. The tail may be one that nobody can simulate (active dropout, batch norm
+with every reason at once. The tail may be one that cannot be simulated (active dropout, batch norm
 in training mode) or be missing altogether: `Tail.unknown` says so.
 
 Example:

@@ -1,4 +1,4 @@
-"""What stands after the target's ReLU, and how much of it anybody can simulate.
+"""What stands after the target's ReLU, and how much of it can be simulated.
 
 Example:
     >>> root = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2), nn.Dropout(0.1))
@@ -28,7 +28,7 @@ class Tail(nn.Module):
         next_weight_name: its weight's name in the model.
         next_bias_name: its bias's name in the model, if it has a bias.
         rest: what follows the next layer, or the whole tail where there is none.
-        unknown: why nobody can simulate for one sample what the client computed, in a phrase such
+        unknown: why what the client computed cannot be simulated for one sample, in a phrase such
             as "Dropout '3' is active"; None for a tail that can be simulated.
         names: the model's name of each parameter, by its name here.
     """

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.errors import ModelError, UnsupportedModelError
+from gradpeel.target.derivatives import push
 from gradpeel.target.front import Affine, Front
 from gradpeel.target.tail import Tail
 from gradpeel.target.tracing import shorten
@@ -31,7 +32,7 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
         weight: the target's, (neurons, features).
 
     Returns:
-        Why nobody can simulate the tail, in a phrase; None if one can.
+        Why the tail cannot be simulated, in a phrase; None if it can.
 
     Raises:
         UnsupportedModelError: it fails, or does not give one row of outputs a sample.
@@ -64,10 +65,9 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns about itself when it loads torch.func
-            # What the decoder differentiates: behind the next layer, if there is one. Through that
-            # layer's bias torch would load its compiler first, which takes more than a second.
+            # What the decoder differentiates: behind the next layer, if there is one.
             entered = rows if tail.next_layer is None else tail.next_layer(rows)
-            torch.func.jvp(tail.rest, (entered,), (entered,))
+            push(tail.rest, entered, entered)
     except Exception as error:  # noqa: BLE001 - a model's own forward may raise anything
         return f"the tail has no forward derivative ({shorten(error)})"
     return None

@@ -1,7 +1,7 @@
 """Steps that do not treat each sample alone and alike: active dropout, batch norm in training mode.
 
 In front of the target's ReLU they are a reason to refuse the network. Behind it a client may well
-have them: the gradients are sums over samples all the same, only nobody can simulate the tail.
+have them: the gradients are sums over samples all the same, but the tail cannot be simulated.
 
 Example:
     >>> root = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.1))

@@ -200,7 +200,9 @@ def test_without_samples_no_value_label_or_picture_is_left(
         assert sample.values == sample.found == ()
     text = held.to_json()
     assert "data:image" not in text
-    numbers = set(re.findall(r"[\d.]+(?:e-?\d+)?", text))
+    # A busy machine decodes in 0.5 seconds, which is the value of a pixel too.
+    timeless = re.sub(r"decoded in [\d.]+ seconds?", "", text)
+    numbers = set(re.findall(r"[\d.]+(?:e-?\d+)?", timeless))
     for value in found.x.flatten().tolist():
         assert value in {0.0, 1.0} or repr(value) not in numbers
     assert Report(held).html.count("<img") == 0

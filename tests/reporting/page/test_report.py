@@ -58,3 +58,16 @@ def test_only_audits_are_reported(audit: Any) -> None:
     kind = type(audit).__name__
     with pytest.raises(gp.InputError, match=f"^audit of type {kind}: expected a gradpeel.Audit$"):
         gp.report(audit)
+
+
+def test_commands_in_sentences_are_set_as_code_and_escaped() -> None:
+    from gradpeel.reporting.page.shell import _coded
+
+    assert _coded("run `a <b>` & c") == "run <code>a &lt;b&gt;</code> &amp; c"
+    assert _coded("a ` b") == "a ` b"
+
+
+def test_the_advice_names_commands_as_code(whole: Audit, digits: Dataset) -> None:
+    page = gp.report(whole, digits).html
+    assert "<code>gradpeel.exposure(model, x)</code> lists the samples" in page
+    assert "<code>gradpeel audit --design soliton-data</code>." in page

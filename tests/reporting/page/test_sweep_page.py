@@ -152,8 +152,8 @@ def _whole(cell: Cell, *sizes: int) -> list[Finished]:
             [*_whole(CELL, 64), *_whole(SOLITON, 64, 128)],
             (
                 "A passive server recovers every sample of batches of up to 64 (MNIST, 1,000 "
-                "neurons), an active server of up to 128 (MNIST, 1,000 neurons; Soliton-Data, "
-                "mirrored)."
+                "neurons); an active server does so for batches of up to 128 (MNIST, 1,000 "
+                "neurons; Soliton-Data, mirrored)."
             ),
         ),
         (

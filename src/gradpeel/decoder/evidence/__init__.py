@@ -1,1 +1,1 @@
-"""Kinds of evidence: what each says of a candidate, and how many independent equations it has."""
+"""Kinds of evidence: what each shows of a candidate, and how many independent equations it has."""

@@ -1,9 +1,9 @@
-"""Samples that fire exactly the same neurons, which the structure cannot tell from their mixtures.
+"""Samples that fire exactly the same neurons: the structure cannot exclude their mixtures.
 
-Their sensitivities vanish at the same neurons, so that all combinations of them lie in the column
-space of the update as they do themselves. What gives them away: as soon as no other sample is left
-at their neurons, each of these hands out another mixture, and all fire alike. For the same reason a
-reading that fires as a known sample does is never somebody new.
+Their sensitivities vanish at the same neurons, so all combinations of them lie in the column space
+of the update as well. What exposes them: as soon as no other sample is left at their neurons, each
+of these yields another mixture, and all fire alike. For the same reason a reading that fires
+exactly as a known sample does is never a new sample.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["Alike", "fire_alike"]
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """Who fires exactly as somebody else does.
+    """Which samples fire exactly the same neurons as another.
 
     Attributes:
-        new: (n,) which of the new samples do as one that is not the same.
-        again: (n,) which of them do as a known one, or one before them.
-        known: (m,) which of the known ones do as one that is not the same.
+        new: (n,) which new samples fire as a sample that is not the same.
+        again: (n,) which of them fire as a known one, or one before them.
+        known: (m,) which known samples fire as a sample that is not the same.
     """
 
     new: Tensor

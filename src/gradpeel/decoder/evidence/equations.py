@@ -1,12 +1,12 @@
-"""The equations of the tail: what a simulated candidate says of the residual it was read from.
+"""The equations of the tail: a simulated candidate compared with the residual it was read from.
 
 - The bias equation, at every neuron that isolates it (paper, eq. cert).
 - The next layer's, one for each of its outputs: at a singleton that layer's gradient is a_j v.
 
-Both are relative to a tracked error. How much they prove together is less than their number says:
-with a nearly linear tail all samples of one label have nearly the same v, so that a mixture of them
-satisfies the next layer's equations together, up to the second order in how far they are apart. It
-does not have the weight of one sample, though: that is what the bias equation asks for.
+Both are relative to a tracked error. Together they prove less than their number suggests: with a
+nearly linear tail all samples of one label have nearly the same v, so that a mixture of them
+satisfies the next layer's equations together, up to the second order in their distance. But it does
+not have the weight of one sample: that is what the bias equation tests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tail_equations(
     simulated: Simulated,
     allowed: Tensor,
 ) -> Equations:
-    """Hold simulated candidates against the residual they were read from.
+    """Compare simulated candidates with the residual they were read from.
 
     Args:
         candidates: the candidates.
@@ -69,15 +69,15 @@ def tail_equations(
         parallel = _luck(simulated.gradient.abs(), gap).prod(1)
     chance = torch.stack([test.chance for test in tests]).prod(0)
     if backward.share_from is not None:
-        # There the weight was fitted: an equation that holds because of it proves nothing.
+        # There the weight was fitted: an equation that holds because of that proves nothing.
         fitted = candidates.neurons == backward.share_from
         chance = torch.where(fitted, chance / bias.chance, chance)
-    # Several neurons hand out the same mixture only if the loss gradients in it are parallel; then
+    # Several neurons yield the same mixture only if the loss gradients in it are parallel; then
     # what holds at one of them holds at all.
     chance = chance * torch.maximum(again, parallel)
-    # A prediction that is certain and wrong has p - e_y = +-1 at two classes, whatever the sample,
-    # so that mixtures such as a + b - c satisfy the equations to the last digit. As far as the loss
-    # gradient does not respond to the candidate they prove nothing; the structure must.
+    # A prediction that is certain and wrong has p - e_y = +-1 at two classes, for every sample, so
+    # that mixtures such as a + b - c satisfy the equations to the last digit. As far as the loss
+    # gradient does not respond to the candidate the equations prove nothing; the structure must.
     chance = chance / simulated.response.clamp(torch.finfo(z.dtype).tiny, 1.0)
     return Equations(
         units=torch.stack([test.units for test in tests]).amax(0),
@@ -92,8 +92,8 @@ def _bias_equation(
 ) -> tuple[Equations, Tensor]:
     """The bias equation at every neuron that isolates a candidate (paper, eq. cert).
 
-    Mismatches are relative to the typical sensitivity of the candidate, not to the one at hand:
-    that may be small by cancellation, and its error is not.
+    Mismatches are relative to the typical sensitivity of the candidate, not to the one at this
+    neuron: that may be small by cancellation, and its error is not.
 
     Returns the test, with the chance of its worst equation, and (n,) the chance of all others.
     """
@@ -117,7 +117,7 @@ def _bias_equation(
 def next_layer(  # noqa: PLR0917 -- all of them belong to each candidate
     neurons: Tensor, error: Tensor, residual: Residual, own: Tensor, v: Tensor, allowed: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The next layer's residual at a candidate's neuron is a_j v: how far is it off?
+    """How far the next layer's residual at a candidate's neuron deviates from a_j v.
 
     Args:
         neurons: (n,) the neuron each candidate was read from.
@@ -133,14 +133,15 @@ def next_layer(  # noqa: PLR0917 -- all of them belong to each candidate
     gap = (residual.next_rows[neurons] - own * v).abs().amax(1)
     size = v.abs().amax(1)
     off = residual.next_error[neurons] + size * (error * residual.spread + own[:, 0] * allowed)
-    # Another sample in the mix would have a typical activation, not this neuron's, maybe tiny, one.
+    # Another sample in a mixture would have a typical activation, not this neuron's possibly tiny
+    # one.
     return gap / off, gap / (size * own[:, 0].clamp(min=residual.spread))
 
 
 def _whole_next_layer(
     candidates: Candidates, residual: Residual, activations: Tensor, v: Tensor, allowed: Tensor
 ) -> Equations:
-    """The test by the next layer, an equation for each entry."""
+    """The test by the next layer, with one equation per entry."""
     neurons = candidates.neurons
     own = activations.gather(1, neurons[:, None])
     units, mismatch = next_layer(neurons, candidates.error, residual, own, v, allowed)
@@ -153,7 +154,7 @@ def _whole_next_layer(
 def _luck(entries: Tensor, gap: Tensor) -> Tensor:
     """(n, width - 2) chance of each entry of a loss gradient to match within a gap (n,) by luck.
 
-    Entries below the gap match anyhow and prove nothing: a saturated sample has only two that
+    Entries below the gap match anyway and prove nothing: a saturated sample has only two that
     count. Of the largest two, one follows from the others (before a softmax they sum to zero) and
     one from the bias equation.
     """

@@ -1,27 +1,27 @@
 """Groups: m times the weight of one sample, and how far apart its members may be.
 
-What weighs as much as m samples is m copies of one, or m samples that share their label and fire
-alike, whose mean this is. Where the tail is linear no update tells the two apart. Otherwise it does
-so up to a *radius*: the largest distance of members from their mean that leaves the update as it
-is, within its error. Two things bound it:
+Something that weighs as much as m samples is m copies of one, or the mean of m samples that share
+their label and fire alike. Where the tail is linear no update distinguishes the two. Otherwise it
+does so up to a *radius*: the largest distance of members from their mean that leaves the update
+unchanged, within its error. Two things bound it:
 
-- Structure. Members that lie on either side of a neuron's hinge do not fire alike, and then the
-  mean's sensitivities do not lie in the column space of the update. Where they do, no group reaches
-  farther than the nearest few neurons whose side the update can tell.
+- Structure. Members on either side of a neuron's hinge do not fire alike, and then the mean's
+  sensitivities do not lie in the column space of the update. Where they do, no group reaches
+  farther than the nearest few neurons for which the update shows the side.
 - Curvature. Members at a distance d on both sides of the mean change the next layer's gradient and
   the bias, after the weight has been fitted to them, by the tail's curvature times d^2. That is
   simulated on a few lines, and compared with how well the equations hold. Members may lie on
-  another line, where the tail is straighter, so the bound is looser unless the structure confirms
-  the candidate.
+  another line, where the tail has less curvature, so the bound is looser unless the structure
+  confirms the candidate.
 
-Something that weighs several times as much as a sample and fires a few neurons only is seen by
-these alone, and samples that differ in all else leave the same there: nothing bounds it.
+Something that weighs several times as much as a sample and fires only a few neurons is seen by
+these alone, and samples that differ in everything else leave the same there: nothing bounds it.
 
 Assumptions, which the radius rests on: members lie on a line through their mean, one of a few that
-are tried (two exposures of one picture, by a factor, for which without biases no neuron sees the
-difference, or by an offset; a random line; one towards another candidate); and they share their
-label. A difference that the layer does not see at all (a direction orthogonal to all its weights)
-leaves no trace in any update.
+are tried (two exposures of one picture, which differ by a factor, invisible to all neurons without
+biases, or by an offset; a random line; one towards another candidate); and they share their label.
+A difference that the layer does not see at all (a direction orthogonal to all its weights) leaves
+no trace in any update.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ __all__ = ["Radius", "distance_between", "radius_of_groups"]
 _TINY = torch.finfo(torch.float64).tiny
 
 _NEARER = 10.0
-"""How much nearer members are put a second time."""
+"""Factor by which members are brought nearer in a second trial."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Bend:
-    """What the curvature of the tail says of groups, on one line.
+    """What the curvature of the tail shows about groups, on one line.
 
     Attributes:
-        apart: (n,) how far members may be from the mean; infinite where the tail is straight.
-        square: (n,) how far they are, squared, as the mismatch along the predicted one shows it.
+        apart: (n,) how far members may be from the mean; infinite where the tail is linear.
+        square: (n,) their squared distance, as the mismatch along the predicted one shows it.
         sharp: (n,) how exactly: one over the variance.
-        weight: (n,) by how much two members weigh more than two copies at a distance of 1.
+        weight: (n,) by how much two members at a distance of 1 weigh more than two copies.
     """
 
     apart: Tensor
@@ -63,7 +63,7 @@ class _Bend:
     weight: Tensor
 
     def scaled(self, size: Tensor) -> _Bend:
-        """In another unit of length, (n,); at the origin there is no line through it."""
+        """In another unit of length, (n,); there is no line through the origin."""
         known = size > 0
         return _Bend(
             torch.where(known, self.apart * size, 0.0),
@@ -73,7 +73,7 @@ class _Bend:
         )
 
     def pick(self, mask: Tensor) -> _Bend:
-        """What it says of some of the groups."""
+        """The same for some of the groups."""
         return _Bend(self.apart[mask], self.square[mask], self.sharp[mask], self.weight[mask])
 
     def if_all(self, agreement: float) -> list[float]:
@@ -103,10 +103,10 @@ class _Line:
 
     Attributes:
         apart: (n,) how far they may be from the mean.
-        bend: what the curvature of the tail says.
-        hinges: (n, neurons) where the structure tells members apart, in order; infinite where it
+        bend: what the curvature of the tail shows.
+        hinges: (n, neurons) where the structure distinguishes members, in order; infinite where it
             does not.
-        needed: so many hinges exclude that none of them lies between two members.
+        needed: this many hinges exclude that none of them lies between two members.
         size: (n,) the unit of length on it.
     """
 
@@ -123,8 +123,8 @@ class _Line:
         together = looser * min([math.inf, *self.bend.if_all(agreement)])
         pooled = torch.where(confirmed, min(sure, together), together)
         apart = torch.minimum(self.apart, pooled)
-        # A dark picture and a brighter copy of it are near each other; others by the same factor
-        # are not.
+        # A dark picture and a brighter copy of it are near each other; bright ones that differ by
+        # the same factor are not.
         shorter = torch.where(self.size > 0, self.size.median() / self.size, 1.0)
         return apart * shorter.clamp(min=1.0)
 
@@ -134,10 +134,10 @@ class Radius:
     """How far members of a group may be from its mean, relative to the typical size of a sample.
 
     Attributes:
-        lines: what each of several lines says.
+        lines: the result on each of several lines.
         confirmed: (n,) mask of candidates that lie in the column space of the update.
-        bounded: (n,) mask of candidates that fire enough neurons to be bounded each by itself.
-        distinct: so many of the candidates are no readings of the same samples.
+        bounded: (n,) mask of candidates that fire enough neurons to be bounded individually.
+        distinct: number of the candidates that are not readings of the same samples.
     """
 
     lines: tuple[_Line, ...]
@@ -154,10 +154,10 @@ class Radius:
     def if_all(self, agreement: float) -> float:
         """How far members may be apart if every one of these is a group.
 
-        Then none of a few hinges, counted over all of them, lies between members; and what the
-        groups weigh differs from one to the next, because the tail bends differently at each. One
-        of them that is no group is enough. The tail may be straight where the members of one group
-        lie, or of a few, but not for many of them.
+        Then none of a few hinges, counted over all of them, lies between members; and the weights
+        of the groups differ, because the tail has another curvature at each. One of them that is
+        not a group is enough. The tail may be linear where the members of one group lie, or of a
+        few, but not for many of them.
 
         Args:
             agreement: largest relative difference between what they weigh.
@@ -168,10 +168,10 @@ class Radius:
 
 
 def distance_between(readings: Readings, residual: Residual) -> float:
-    """How far samples typically are apart, relative to the typical size of one.
+    """Typical distance between samples, relative to the typical size of one.
 
-    Samples are farther apart than mixtures of them. Two readings of one sample are no distance; 1
-    where there is nobody else.
+    Samples are farther apart than mixtures of them. Two readings of one sample do not count as a
+    distance; 1 where there is no other sample.
 
     Args:
         readings: the candidates of the whole update.
@@ -196,14 +196,14 @@ def radius_of_groups(
     between: float,
     counts: Tensor,
 ) -> Radius:
-    """Find how far apart the members of groups may be.
+    """Determine how far apart the members of groups may be.
 
     Args:
         candidates: the candidates; each may be one sample, or the mean of several.
         residual: the residual they were read from.
         backward: the client's backward pass; its share does not matter.
         structure: the column space of the update; None to do without.
-        between: how far samples are apart, relative to the size of one.
+        between: distance between samples, relative to the size of one.
         counts: (n, classes) labels of each.
     """
     z = candidates.pre_activations
@@ -233,7 +233,7 @@ def radius_of_groups(
 
 
 def _count_distinct(z: Tensor, apart: float) -> int:
-    """How many of some rows have no other before them that is nearer than this, entry by entry."""
+    """Number of rows without an earlier row that is nearer than this, entry by entry."""
     near = torch.cdist(z, z) <= apart * math.sqrt(z.shape[1])
     return int((near.tril(-1).sum(1) == 0).sum())
 
@@ -241,8 +241,8 @@ def _count_distinct(z: Tensor, apart: float) -> int:
 def _lines(residual: Residual, backward: Backward, z: Tensor) -> list[tuple[Tensor, int]]:
     """Lines through candidates, (n, neurons) each, and how many hinges on them are enough.
 
-    Two of them are those of a picture that is made brighter: by a factor, or by an offset. One has
-    nothing to do with the weights, and one leads to another candidate, as far as a sample is large.
+    Two of them are those of a picture that is made brighter: by a factor, or by an offset. One is
+    independent of the weights, and one leads to another candidate, as far as a sample is large.
     """
     linear = residual.linear(z)
     offset = residual.row_sums.expand_as(z)
@@ -261,7 +261,7 @@ def _sized(line: Tensor, residual: Residual) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What an update shows of candidates: at their own neurons and at all that isolate them.
+    """What an update shows about candidates: at their own neurons and at all that isolate them.
 
     Attributes:
         next_row: (n, next width) the next layer's gradient at their own neurons.
@@ -275,9 +275,9 @@ class _Seen:
 def _by_curvature(
     candidates: Candidates, residual: Residual, backward: Backward, counts: Tensor, line: Tensor
 ) -> _Bend:
-    """The distance along a line at which two members would break the equations.
+    """The distance along a line at which two members would violate the equations.
 
-    They hold up to what is observed, so that a group which breaks them by more is excluded.
+    They hold as well as observed, so a group that violates them by more is excluded.
     """
     z, (row, column) = candidates.pre_activations, candidates.pairs
     fires = (z > 0).to(z.dtype)
@@ -292,7 +292,7 @@ def _by_curvature(
     def bent(step: float) -> tuple[Tensor, Tensor, Tensor]:
         """What two members at this distance would leave."""
         (ahead, more), (behind, less) = seen(step * line), seen(-step * line)
-        # What is read of the two is their mean by sensitivities.
+        # What is read of the two is their mean, weighted by sensitivities.
         total = more + less
         mean, _ = seen(step * line * (more - less) / torch.where(total == 0, 1.0, total))
         together = _Seen(ahead.next_row + behind.next_row, ahead.bias + behind.bias)
@@ -300,7 +300,7 @@ def _by_curvature(
 
     far, bend, weight = bent(LIMITS.bend_step)
     near, _, weight_near = bent(LIMITS.bend_step / _NEARER)
-    # Behind a kink of the tail it may bend where it is straight in between.
+    # Behind a kink the tail may have curvature although it is linear in between.
     curvature = torch.minimum(far, near * _NEARER**2) / LIMITS.bend_step**2
     curved = (far > LIMITS.least_bend) & (near * _NEARER**2 > LIMITS.least_bend)
     noise, square = _noise(candidates, residual), bend.square().sum(1)
@@ -324,7 +324,7 @@ def _smaller(these: Tensor, those: Tensor) -> Tensor:
 def _mismatch(
     observed: _Seen, predicted: _Seen, row: Tensor, *, has_next: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What is left once the weight of candidates has been fitted.
+    """What is left after the weight of candidates has been fitted.
 
     Returns (n,) the worst relative mismatch, (n, next width) all of those at the next layer, and
     (n,) the weight.
@@ -351,7 +351,7 @@ def _mismatch(
 
 
 def _noise(candidates: Candidates, residual: Residual) -> Tensor:
-    """(n,) how far the equations of a sample are off by the update's own error."""
+    """(n,) how far the equations of a sample are off because of the update's own error."""
     neurons = candidates.neurons
     own = candidates.pre_activations.gather(1, neurons[:, None])[:, 0]
     error = candidates.error * (1 + residual.spread / own)

@@ -1,11 +1,11 @@
-"""Parallel loss gradients: where all samples pull at the next layer in one direction.
+"""Parallel loss gradients: all samples have the same direction at the next layer.
 
 With one output, or two classes, the sensitivities of every sample are the same numbers wherever it
 fires, up to a factor. Then a mixture that happens to fire as its largest member does has that
 member's sensitivities, up to a factor, and lies in the column space of the update; and all neurons
-that these samples share hand out the same mixture. So the structure speaks of firing patterns
-alone, and a candidate is known only as far as its own pattern pins it down: until so many hinges
-lie near it that a mixture would have crossed one.
+that these samples share yield the same mixture. So the structure is evidence about firing patterns
+alone, and a candidate is known only as far as its own pattern determines it: when there are enough
+hinges near it that a mixture would have crossed one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TINY = torch.finfo(torch.float64).tiny
 def are_parallel(rows: Tensor) -> bool:
     """Whether all rows, (n, width), are multiples of one vector wherever they are not zero.
 
-    A single one says nothing: it may be.
+    A single row proves nothing, so the answer is yes.
     """
     rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=_TINY)
     first = rows[:1]
@@ -37,12 +37,12 @@ def are_parallel(rows: Tensor) -> bool:
 
 
 def is_pinned(z: Tensor, residual: Residual, structure: Structure) -> Tensor:
-    """(n,) mask of candidates that could not be `exact` off and still fire as they do.
+    """(n,) mask of candidates that could not deviate by `exact` and still fire as they do.
 
     Args:
         z: (n, neurons) their pre-activations.
         residual: the residual they were read from.
-        structure: the column space of the update; neurons it says nothing about do not count.
+        structure: the column space of the update; neurons it does not determine are not counted.
     """
     near = (z.abs() <= LIMITS.exact * residual.spread) * structure.free
     return near.sum(1) >= LIMITS.hinges

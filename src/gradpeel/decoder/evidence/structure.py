@@ -6,10 +6,10 @@ true sensitivities of every sample lie in the column space of the gradient *as i
 and after any peeling. Those of a mixture fire at the wrong neurons and lie outside. The rank of the
 space is the number of distinct samples.
 
-What the test is worth is counted, not assumed: a neuron whose unit vector lies in the space
-(leverage 1) says nothing, so the number of equations is the sum of 1 - leverage over the neurons
+The value of the test is counted, not assumed: a neuron whose unit vector lies in the space
+(leverage 1) shows nothing, so the number of equations is the sum of 1 - leverage over the neurons
 that fire. And where samples hardly differ in the neurons they fire, a mixture fires as they do: the
-test is worth no more than firing patterns differ.
+test proves no more than firing patterns differ.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gradpeel.decoder.residual import Residual, Sent
 __all__ = ["Structure", "noise_of", "null_vector", "vanishing"]
 
 _BLOCK = 64
-"""Directions looked for at once where nobody says how many there are."""
+"""Directions searched at once where their number is unknown."""
 
 
 class Structure:
-    """The column space of an update's weight gradient, found when first asked for.
+    """The column space of an update's weight gradient, computed when first needed.
 
     Attributes:
-        asked: whether it was.
+        asked: whether it has been computed.
     """
 
     def __init__(self, sent: Sent) -> None:
@@ -50,7 +50,7 @@ class Structure:
 
     @property
     def rank(self) -> int | None:
-        """Number of distinct samples; None where it cannot be told."""
+        """Number of distinct samples; None where it cannot be determined."""
         self.signal()
         return self._rank
 
@@ -61,7 +61,7 @@ class Structure:
 
     @property
     def free(self) -> Tensor:
-        """(neurons,) 1 less the leverage of each neuron; 0 where the test says nothing."""
+        """(neurons,) 1 minus the leverage of each neuron; 0 where the test shows nothing."""
         free = torch.zeros_like(self._sent.row_error)
         basis = self._find_basis()
         if basis is not None:
@@ -80,7 +80,7 @@ class Structure:
             c: (n, neurons) sensitivities.
 
         Returns:
-            (n,) the distance, 1 where the test says nothing, and (n,) the number of equations.
+            (n,) the distance, 1 where the test shows nothing, and (n,) the number of equations.
         """
         basis = self._find_basis() if len(c) else None
         if basis is None:
@@ -97,9 +97,9 @@ class Structure:
     def confirm(
         self, c: Tensor, off: Tensor, candidates: Candidates, residual: Residual
     ) -> tuple[Tensor, Tensor]:
-        """Tell whose sensitivities lie in the space, as far as errors allow, and what that shows.
+        """Determine whose sensitivities lie in the space, within errors, and what that shows.
 
-        Neurons at a candidate's kink are left out: nobody knows whether it fires there.
+        Neurons at a candidate's kink are left out, because it is unknown whether it fires there.
 
         Args:
             c: (n, neurons) sensitivities, also where a candidate does not fire.
@@ -175,7 +175,8 @@ class Structure:
     def _vanishing(self, basis: Tensor, on: Tensor, hidden: float) -> tuple[Tensor, Tensor, int]:
         """The vector of the space that is zero where `on` is not, its error, and spare neurons.
 
-        It is remembered: samples are asked for again as long as where they fire does not change.
+        It is kept, because samples are looked up repeatedly while their firing pattern stays the
+        same.
         """
         key = on.numpy(force=True).tobytes()
         if key not in self._found:
@@ -192,14 +193,14 @@ class Structure:
                 vector, _, error = null_vector(basis, on)
             if bool(error.isfinite()):
                 found = torch.where(on, basis @ vector * weight, 0.0)
-                # It is exact in units of each neuron's error: large errors are large ones.
+                # It is exact in units of each neuron's error: large errors stay large.
                 error = error * (found[on] / weight[on]).norm() * weight[on].norm()
                 error = error / (found.norm() * math.sqrt(int(on.sum())))
             self._found[key] = found, error, spare
         return self._found[key]
 
     def _find_basis(self) -> Tensor | None:
-        """Orthonormal columns that span the space; None where it is all there is.
+        """Orthonormal columns that span the space; None where it is the whole space.
 
         Neurons are weighted by their errors, so that faint samples keep their direction. A few of
         the columns may span nothing but noise.
@@ -224,7 +225,7 @@ class Structure:
 
     @property
     def _most(self) -> int:
-        """The dimension of all there is."""
+        """The dimension of the whole space."""
         return min(int(self._live.sum()), self._sent.rows.shape[1], self._sent.features)
 
     def _span(self) -> Tensor | None:
@@ -244,13 +245,13 @@ class Structure:
             left = float(fresh.norm(dim=0).max()) / math.sqrt(count)
             if left <= LIMITS.rank_noise:
                 return basis
-            # Normalised before they are made orthogonal once more: what is left may be small.
+            # Normalised before they are orthogonalised once more: what is left may be small.
             for _ in range(2):
                 fresh = torch.linalg.qr(fresh).Q
                 fresh = fresh - basis @ (basis.T @ fresh)
             basis = torch.cat([basis, torch.linalg.qr(fresh).Q], 1)
-            # Roundings may stand a little above what they are thought to be; then this block spans
-            # them, and whatever samples are as faint.
+            # Rounding errors may be slightly larger than assumed; then this block spans them, and
+            # any samples that are as faint.
             if left <= LIMITS.rank_cliff and basis.shape[1] < most:
                 return basis
         return None
@@ -258,7 +259,7 @@ class Structure:
     def signal(self) -> Tensor | None:
         """(live, rank) orthonormal columns that span the samples' part of the space.
 
-        Neurons are weighted by their errors. None where the space is all there is.
+        Neurons are weighted by their errors. None where the space is the whole space.
         """
         basis = self._find_basis()
         if basis is not None and self._signal is None:
@@ -276,7 +277,7 @@ class Structure:
         return self._sent.bias.new_ones(0) if strength is None else strength
 
     def strength(self) -> Tensor | None:
-        """(rank,) how far the columns of `signal` stand above the error; None where it is None."""
+        """(rank,) how far the columns of `signal` exceed the error; None where it is None."""
         self.signal()
         return self._strength
 
@@ -284,8 +285,7 @@ class Structure:
 def _rank(values: Tensor, noise: float) -> int:
     """How many singular values are signal: all above the noise, up to the cliff if there is one.
 
-    Roundings of faint neurons may stand a little above what they are thought to be; samples stand
-    far above.
+    Rounding errors of faint neurons may be slightly larger than assumed; samples are far above.
     """
     values = torch.cat([values, values.new_zeros(1)])
     above = int((values > noise).sum())
@@ -355,12 +355,12 @@ def null_vector(basis: Tensor, on: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         on
     ]
     factor, failed = torch.linalg.cholesky_ex(gram)
-    # Any start will do that is not orthogonal to it.
+    # Any start that is not orthogonal to it is suitable.
     start, away = gaussian(2, basis.shape[1], like=basis)
     if int(failed):
         return start, away, start.new_tensor(torch.inf)
     vector = _iterate(factor, start)
-    # The runner-up, kept apart from the first.
+    # The runner-up, kept orthogonal to the first.
     other = _iterate(factor, away, away_from=vector)
     silent = basis[~on]
     return vector, other, (silent @ vector).norm() / (silent @ other).norm()

@@ -28,12 +28,12 @@ from gradpeel.files import write_files
 from gradpeel.paper.figures.board import board
 from gradpeel.paper.figures.firing_patterns import firing_patterns
 from gradpeel.paper.figures.firing_probabilities import firing_probabilities
-from gradpeel.paper.figures.frame import Drawn
+from gradpeel.paper.figures.frame import Drawn, title_in, without_heading
 from gradpeel.paper.figures.means import means
 from gradpeel.paper.figures.peeling_graph import peeling_graph
 from gradpeel.paper.figures.seeds import seeds
 from gradpeel.paper.figures.teaser import teaser
-from gradpeel.reporting.style import png, svg
+from gradpeel.reporting.style import pdf, png, svg
 
 __all__ = [
     "FIGURES",
@@ -144,10 +144,11 @@ def draw_figures(
     *,
     only: Sequence[str] | None = None,
     seed: int = 0,
+    titles: bool = True,
     notes: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> list[Path]:
-    """Draw figures of the paper and write each as PNG and SVG, with all captions in one file.
+    """Draw figures of the paper and write each as PNG, SVG and PDF, with all captions in one file.
 
     All are drawn before the first is written, so a failure leaves no files behind.
 
@@ -156,12 +157,13 @@ def draw_figures(
         out: the directory; it is made if need be.
         only: names of the figures wanted; all if not given.
         seed: seeds every draw.
+        titles: whether title and caption stand in the drawing; `captions.json` has them always.
         notes: how data sets differ from the paper's, by name; they end the captions. They are read
             after the data is loaded, so `load` may fill them.
         on_progress: called with a line of text before each figure.
 
     Returns:
-        `<name>.png` and `<name>.svg` of each figure in the paper's order, then `captions.json`.
+        `<name>.png`, `.svg` and `.pdf` of each figure in the paper's order, then `captions.json`.
 
     Raises:
         InputError: there is no such figure, the directory cannot be written to, or data does not
@@ -169,11 +171,11 @@ def draw_figures(
 
     Example:
         >>> draw_figures(load, Path("figures"), only=["board"])  # doctest: +SKIP
-        [...'figures/board.png'), ...'figures/board.svg'), ...'figures/captions.json')]
+        [...'figures/board.png'), ...'board.svg'), ...'board.pdf'), ...'captions.json')]
     """
     wanted = _chosen(only)
     say = on_progress or (lambda _: None)
-    write_files(out, {})  # a directory that cannot be written to is told before the work
+    write_files(out, {})  # a directory that cannot be written to is reported before the work
     held = lru_cache(maxsize=HELD)(load)
     files: dict[str, bytes] = {}
     captions: dict[str, object] = {}
@@ -183,9 +185,11 @@ def draw_figures(
             drawn = FIGURES[name].draw(held, seed=seed, notes={} if notes is None else notes)
         except InputError as error:
             raise InputError(f"figure {name}: {error}") from None
-        files[f"{name}.png"] = png(drawn.figure, dpi=DPI)
-        files[f"{name}.svg"] = svg(drawn.figure, dpi=DPI)
-        captions[name] = {"caption": drawn.caption, **drawn.numbers}
+        title = title_in(drawn.figure)
+        box = None if titles else without_heading(drawn.figure)
+        for kind, written in (("png", png), ("svg", svg), ("pdf", pdf)):
+            files[f"{name}.{kind}"] = written(drawn.figure, dpi=DPI, box=box)
+        captions[name] = {"title": title, "caption": drawn.caption, **drawn.numbers}
     text = json.dumps({"seed": seed, "figures": captions}, indent=2, ensure_ascii=False)
     files["captions.json"] = f"{text}\n".encode()
     return write_files(out, files)

@@ -17,10 +17,11 @@ from gradpeel.reporting.words import counted, listing
 
 __all__ = ["board"]
 
-ONE_ROW, PANELS = 6, 10
-"""So many panels stand in one row, and in two."""
-LEFT, GAP, ABOVE, BELOW = 0.22, 0.1, 0.17, 0.22
-"""Inches: for the axis label, between two panels, for a panel's title and for what is below it."""
+PANELS = 4
+"""The start and up to three rounds, side by side."""
+LEFT, GAP, ABOVE, BELOW, HEIGHT = 0.22, 0.1, 0.17, 0.22, 2.9
+"""Inches: for the axis label, between two panels, for a panel's title, for what is below it, and
+the panel itself."""
 
 
 def board(
@@ -33,7 +34,7 @@ def board(
 ) -> Drawn:
     """Draw the activation grid at the start and after the rounds of a cascade.
 
-    Of a cascade of more than nine rounds, nine are drawn, evenly spaced, first and last included;
+    Of a cascade of more than three rounds, three are drawn, evenly spaced, first and last included;
     the caption counts all.
 
     Args:
@@ -54,34 +55,23 @@ def board(
         f"{title_of(dataset.name)}, N = {neurons}, B = {batch_size}, independent trap weights, "
         f"s = {design.scale:.2f}. {_told(removed, batch_size)} {total} of {batch_size} in all "
         f"({total / batch_size:.3f}){_compared(removed, replayed)}. Dark: the neuron fires; "
-        "tinted: the sample falls in this round; dot: a neuron it is read from; grey: gone.",
+        "tinted: the sample is recovered in this round; dot: a neuron it is read from; "
+        "grey: recovered before.",
         notes,
         dataset.name,
     )
     shown = [0, *(evenly(1, last, PANELS - 1) if last else [])]
-    rows = 1 if len(shown) <= ONE_ROW else 2
-    columns = -(-len(shown) // rows)
-    width = min((PAGE - LEFT + GAP / 2) / max(columns, 4) - GAP, 1.6)
-    height = 2.9 if rows == 1 else 2.1
+    width = (PAGE - LEFT + GAP / 2) / PANELS - GAP
     figure, top = framed(
-        PAGE,
-        rows * (ABOVE + height + BELOW),
-        "One gradient, peeled round by round",
-        caption,
+        PAGE, ABOVE + HEIGHT + BELOW, "One gradient, peeled round by round", caption
     )
-    for panel, number in enumerate(shown):
-        row, column = divmod(panel, columns)
-        axes = place_axes(
-            figure,
-            LEFT + column * (width + GAP),
-            top + ABOVE + row * (ABOVE + height + BELOW),
-            width,
-            height,
-        )
+    for column, number in enumerate(shown):
+        left = LEFT + column * (width + GAP)
+        axes = place_axes(figure, left, top + ABOVE, width, HEIGHT)
         drawn.draw(axes, number, dot=2.5)
         if number:
-            title = f"round {number}: {drawn.recovered(number)} removed"
-            below = f"{drawn.known(number)} of {batch_size} gone"
+            title = f"round {number}: {drawn.recovered(number)} recovered"
+            below = f"{drawn.known(number)} of {batch_size} recovered"
         else:
             title, below = "start", f"{counted(batch_size, 'sample')}, atypical right"
         axes.set_title(title, size=LETTERS, pad=3)

@@ -9,8 +9,9 @@ from gradpeel.reporting.style import GREY, any_script, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
 
-__all__ = ["COLUMN", "LETTERS", "PAGE", "Drawn", "framed"]
+__all__ = ["COLUMN", "LETTERS", "PAGE", "Drawn", "framed", "title_in", "without_heading"]
 
 COLUMN, PAGE = 3.5, 7.16
 """Inches: a column and both columns of the paper. Figures are drawn as large as they are printed,
@@ -19,6 +20,8 @@ LETTERS = 7.0
 """Points: the size of most text."""
 MARGIN = 0.06
 """Inches: around the heading."""
+TITLE, CAPTION = "title", "caption"
+"""What the two texts of a heading are called in a figure."""
 
 
 class Drawn(NamedTuple):
@@ -56,8 +59,10 @@ def framed(width: float, body: float, title: str, caption: str) -> tuple[Figure,
     """
     figure = new_figure(width, body)
     texts = [
-        figure.text(0, 0, title, size=8.5, weight="bold", va="top", parse_math=False),
-        figure.text(0, 0, caption, size=LETTERS, color=GREY, va="top", parse_math=False),
+        figure.text(0, 0, title, size=8.5, weight="bold", va="top", parse_math=False, gid=TITLE),
+        figure.text(
+            0, 0, caption, size=LETTERS, color=GREY, va="top", parse_math=False, gid=CAPTION
+        ),
     ]
     tops, top = [], MARGIN
     with any_script():
@@ -70,6 +75,33 @@ def framed(width: float, body: float, title: str, caption: str) -> tuple[Figure,
     for text, place in zip(texts, tops, strict=True):
         text.set_position((MARGIN / width, 1 - place / (top + body)))
     return figure, top
+
+
+def title_in(figure: Figure) -> str:
+    """The title of a figure, in one line."""
+    return " ".join(_text(figure, TITLE).get_text().split())
+
+
+def without_heading(figure: Figure) -> Bbox:
+    """Hide title and caption; returns what is left of the figure, in inches.
+
+    Example:
+        >>> figure, top = framed(COLUMN, 2.0, "A title", "a caption")
+        >>> [round(float(end), 6) for end in without_heading(figure).bounds]
+        [0.0, 0.0, 3.5, 2.0]
+    """
+    from matplotlib.transforms import Bbox  # noqa: PLC0415 -- slow to import
+
+    texts = [_text(figure, name) for name in (TITLE, CAPTION)]
+    with any_script():
+        lowest = texts[-1].get_window_extent().y0 / figure.dpi
+    for text in texts:
+        text.set_visible(False)
+    return Bbox.from_extents(0.0, 0.0, figure.get_figwidth(), lowest - MARGIN)
+
+
+def _text(figure: Figure, name: str) -> Text:
+    return next(text for text in figure.texts if text.get_gid() == name)
 
 
 def _wrap(text: Text, width: float, dpi: float) -> None:

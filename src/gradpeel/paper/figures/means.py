@@ -23,6 +23,8 @@ LEFT, GAP, ABOVE = 0.06, 0.07, 0.2
 BAR, TICKS = 0.07, 0.34
 """Inches: margins, above the pictures; the colour bar, and for the numbers below it."""
 CHANNELS = ("red", "green", "blue")
+SIGNED = "RdBu_r"
+"""A diverging map: white is zero."""
 
 
 def means(
@@ -30,8 +32,8 @@ def means(
 ) -> Drawn:
     """Draw the mean of a batch, and how each channel of it departs from its own mean.
 
-    The departures are small, so they are amplified, all by the same factor: the one that takes the
-    largest from mid-grey to the end of the scale.
+    The departures are signed and small: a diverging scale, the same for all channels, runs from
+    the largest below the mean to the largest above it.
 
     Args:
         dataset: pictures; the paper shows CIFAR-10.
@@ -49,13 +51,13 @@ def means(
     levels = channels.mean(axis=(0, 1))
     departures = (channels - levels) / (high - low)
     largest = float(np.abs(departures).max())
-    # A mean without any structure needs no factor.
-    factor = 0.5 / largest if largest else 1.0
+    # A mean without any structure needs no scale of its own.
+    end = largest or 0.5
     names = CHANNELS if len(levels) == 3 else ("grey",)
     caption = with_notes(
         f"{title_of(dataset.name)}, mean of a batch of {batch_size}. Left: the mean picture. "
         f"Right: departure of each channel from its own mean ({_levels(levels.tolist())}), "
-        f"amplified ×{factor:.1f}; the largest is {largest:.3f} of the data's range.",
+        f"red above and blue below; the largest is {largest:.3f} of the data's range.",
         notes,
         dataset.name,
     )
@@ -69,19 +71,18 @@ def means(
     axes.set_title("mean", size=LETTERS, pad=3)
     for left, name, departure in zip(lefts[1:], names, np.moveaxis(departures, 2, 0), strict=True):
         axes = place_axes(figure, left, top + ABOVE, side, side)
-        image = axes.imshow(
-            0.5 + factor * departure, cmap="cividis", vmin=0, vmax=1, interpolation="nearest"
-        )
-        axes.set_title(f"{name} ×{factor:.1f}", size=LETTERS, pad=3)
+        image = axes.imshow(departure, cmap=SIGNED, vmin=-end, vmax=end, interpolation="nearest")
+        axes.set_title(name, size=LETTERS, pad=3)
         bare(axes)
     width = lefts[-1] + side - lefts[1]
     bar = place_axes(figure, lefts[1], top + ABOVE + side + 0.06, width, BAR)
-    _draw_scale(bar, image, largest)
+    _draw_scale(bar, image, end)
     numbers: dict[str, object] = {
         "batch_size": batch_size,
         "channel_means": levels.tolist(),
         "largest_departure": largest,
-        "amplification": factor,
+        # What the paper multiplies departures by: the largest then spans half of the range.
+        "amplification": 0.5 / end,
     }
     return Drawn(figure, caption, numbers)
 
@@ -90,10 +91,10 @@ def _levels(levels: list[float]) -> str:
     return ", ".join(f"{level:.3f}" for level in levels)
 
 
-def _draw_scale(axes: Axes, image: AxesImage, largest: float) -> None:
-    """A colour bar that tells the departures as they are, not as they are amplified."""
+def _draw_scale(axes: Axes, image: AxesImage, end: float) -> None:
+    """A colour bar of the departures."""
     bar = axes.figure.colorbar(image, cax=axes, orientation="horizontal")
-    bar.set_ticks([0, 0.5, 1], labels=[f"−{largest:.2f}", "0", f"+{largest:.2f}"])
+    bar.set_ticks([-end, 0, end], labels=[f"−{end:.2f}", "0", f"+{end:.2f}"])
     bar.ax.tick_params(labelsize=LETTERS, length=2, pad=2, labelcolor=GREY)
     bar.outline.set_linewidth(0.4)
     # So that the numbers at the ends do not stick out.

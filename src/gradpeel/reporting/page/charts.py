@@ -35,8 +35,10 @@ MOST_DOTS = 3000
 TICKS = 4
 APART = 0.82
 """Share of the height for the rounds; the rest is for samples that were not recovered."""
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+"""Digits of an exponent."""
 LOWEST = 1e-18
-"""Residuals below it are drawn there: no double tells them from zero."""
+"""Residuals below it are drawn there: they cannot be distinguished from zero."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ def residual_curve(residuals: Sequence[float]) -> Curve | None:
             if place % every == 0
         ),
         ticks=tuple(
-            (down(power), f"1e{power}" if power else "1")
+            (down(power), f"10{str(power).translate(RAISED)}" if power else "1")
             for power in range(top, bottom - 1, -apart)
         ),
     )

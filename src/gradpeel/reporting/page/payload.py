@@ -116,9 +116,9 @@ class Sample:
         atypicality: sum of 1 / p_j over the neurons it fires.
         copies: how often it occurs in the batch.
         error: largest absolute error of an entry; None where it was not recovered.
-        psnr: peak signal-to-noise ratio in decibels; None where it is no picture, was not recovered
-            or is equal to the original.
-        ssim: structural similarity; None where it is no picture or was not recovered.
+        psnr: peak signal-to-noise ratio in decibels; None where it is not a picture, was not
+            recovered or is equal to the original.
+        ssim: structural similarity; None where it is not a picture or was not recovered.
         certificate: what supports it; None where it was not recovered.
         label: the name of its label; None where it has none, or samples are left out.
         mistaken: the label it was mistaken for, where that is another.

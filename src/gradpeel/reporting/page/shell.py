@@ -30,6 +30,7 @@ from gradpeel.reporting.words import percent, scientific
 __all__ = ["embedded", "fill"]
 
 PACKAGE = "gradpeel.reporting.page"
+_CODE = re.compile(r"`([^`]*)`")
 _POWER = re.compile(r"(\d(?:\.\d+)?)e([+-])0?(\d+)")
 
 
@@ -106,7 +107,14 @@ def _environment() -> Environment:
     environment.filters["percent"] = percent
     environment.filters["scientific"] = scientific
     environment.filters["typeset"] = _typeset
+    environment.filters["coded"] = _coded
     return environment
+
+
+def _coded(text: str) -> Markup:
+    """Escape a sentence and set what stands in backticks as code."""
+    marked = _CODE.sub(r"<code>\1</code>", str(escape(text)))
+    return Markup(marked)  # noqa: S704 -- escaped above
 
 
 def _typeset(text: str) -> Markup:

@@ -118,7 +118,7 @@ def _advice(audit: Audit) -> list[str]:
             "clients, and audit the aggregate."
         )
         advice.append(
-            "Let clients check before they send: gradpeel.exposure(model, x) lists the samples "
+            "Let clients check before they send: `gradpeel.exposure(model, x)` lists the samples "
             "that peeling would recover, in one forward pass. The row cascade may recover others."
         )
     else:
@@ -127,11 +127,11 @@ def _advice(audit: Audit) -> list[str]:
         )
     if not audit.design.active:
         advice.append(
-            "Test a server that shapes the first layer: gradpeel audit --design soliton-data."
+            "Test a server that shapes the first layer: `gradpeel audit --design soliton-data`."
         )
     if not audit.client.noise:
         advice.append(
-            "Measure a defence before you rely on it: noise (--noise), other batch sizes, other "
+            "Measure a defence before you rely on it: noise (`--noise`), other batch sizes, other "
             "layer widths."
         )
     else:

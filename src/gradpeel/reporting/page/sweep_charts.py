@@ -33,6 +33,8 @@ WIDTH, HEIGHT = 400.0, 200.0
 """Of the plotting area of a chart, in the units of its SVG."""
 COLUMN, ROW = 46.0, 24.0
 """Of one cell of a heat map."""
+LETTER = 7.0
+"""Width of a letter of a heat map's names, at most, on average."""
 STRONGEST = 0.85
 """Opacity of a cell in which everything was recovered: its number must stay readable."""
 SPREAD = 8.0
@@ -101,8 +103,13 @@ class HeatMap:
     rows: tuple[tuple[str, tuple[tuple[str, float] | None, ...]], ...]
 
     @property
+    def margin(self) -> float:
+        """Width of the names on the left."""
+        return LETTER * max((len(method) for method, _ in self.rows), default=0) + 12.0
+
+    @property
     def width(self) -> float:
-        """Of the drawing."""
+        """Of the drawing, without the names."""
         return COLUMN * len(self.columns)
 
     @property

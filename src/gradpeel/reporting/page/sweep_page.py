@@ -66,7 +66,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     ]
     if results.failures:
         failed = counted(len(results.failures), "audit")
-        facts.append(("Failed", f"{failed}; they are listed at the end of this page."))
+        facts.append(("Failed", f"{failed}; see the list at the end of this page."))
     facts += [(f"About {name}", f"{note}.") for name, note in results.notes.items()]
     return [(printable(name, 80), printable(text, 600)) for name, text in facts]
 

@@ -107,9 +107,9 @@ def lead(groups: Sequence[Group]) -> str:
         found.append(f"A passive server{rows} {start} up to {size:,} ({_where(cell)})")
     if active:
         cell, size = _largest(active)
-        who = "an active server of" if passive else f"An active server {start}"
+        who = "an active server does so for batches of" if passive else f"An active server {start}"
         found.append(f"{who} up to {size:,} ({_where(cell)}; {method_name(cell)})")
-    return f"{', '.join(found)}."
+    return f"{'; '.join(found)}."
 
 
 def _largest(whole: Sequence[tuple[Cell, int]]) -> tuple[Cell, int]:

@@ -1,0 +1,183 @@
+"""Every kind of page at every width, in light and dark: nothing overflows, axe finds nothing.
+
+A screenshot of each is left in pytest's temporary directory, or in $GRADPEEL_ARTEFACTS, to be
+looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gradpeel import Attacker, Audit, Client, Report, audit, report
+from gradpeel.datasets import Dataset, draw_batch, load
+from gradpeel.networks import mlp
+from gradpeel.paper.table1 import Table1
+from gradpeel.paper.table1_page import to_html
+from gradpeel.reporting.page.sweep_page import sweep_html
+from gradpeel.sweeps import Results
+from opened_page import Opened
+from sweep_rows import CELL, failed, measured
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+WIDTHS = (360, 390, 768, 1440, 1920)
+SHOT_AT = (390, 1440)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+KINDS = (
+    "everything",
+    "part",
+    "nothing",
+    "rows",
+    "copies",
+    "without-labels",
+    "tiles",
+    "table",
+    "features",
+    "local-training",
+    "without-samples",
+    "compared",
+    "sweep",
+    "table1",
+)
+SOLITON = replace(CELL, design="soliton-data", weights="mirrored", soliton=(0.05, 0.4))
+
+
+@dataclass(frozen=True)
+class Audits:
+    """Audits that other tests look at too, and their data."""
+
+    whole: Audit
+    part: Audit
+    nothing: Audit
+    by_rows: Audit
+    doubled: Audit
+    unlabelled: Audit
+    records: Audit
+    digits: Dataset
+    patients: Dataset
+
+
+@pytest.fixture(scope="session")
+def audits(
+    *,
+    whole: Audit,
+    part: Audit,
+    nothing: Audit,
+    by_rows: Audit,
+    doubled: Audit,
+    unlabelled: Audit,
+    records: Audit,
+    digits: Dataset,
+    patients: Dataset,
+) -> Audits:
+    return Audits(whole, part, nothing, by_rows, doubled, unlabelled, records, digits, patients)
+
+
+@pytest.fixture(scope="session")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    named = os.environ.get("GRADPEEL_ARTEFACTS")
+    folder = Path(named) / "pages" if named else tmp_path_factory.mktemp("pages")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _audited(
+    data: Dataset,
+    batch_size: int,
+    neurons: int,
+    client: Client = Client(),  # noqa: B008 - immutable
+) -> Report:
+    batch = draw_batch(data, batch_size)
+    rng = np.random.default_rng(0)
+    shape = data.sample_shape
+    model = mlp(data.features, data.classes, (neurons,), rng=rng, sample_shape=shape)
+    return report(
+        audit(model, batch.x, batch.y, client=client, attacker=Attacker(effort=0.0)), data
+    )
+
+
+def _features() -> Dataset:
+    """As many unnamed features as HARUS has."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 561)), np.arange(40) % 6
+    return Dataset("sensors", x[:20], y[:20], x[20:], y[20:], classes=6)
+
+
+def _results() -> Results:
+    cells = ((CELL, 0.4), (SOLITON, 1.0), (replace(CELL, effort=1.0), 1.0))
+    rows = [
+        measured(
+            replace(cell, batch_size=size, noise=noise),
+            seed,
+            recovered=round(share * size) - (seed if share < 1 else 0),
+            reachable=size,
+        )
+        for cell, share in cells
+        for size in (64, 128, 512, 1024)
+        for noise in (0.0, 1e-4)
+        for seed in range(3)
+    ]
+    return Results(rows, [failed(CELL)], {"mnist": "26 classes instead of 62"}, [])
+
+
+def _table1() -> str:
+    results = _results()
+    noiseless = [row for row in results.rows if row.cell.noise == 0]
+    return to_html(Table1.of(replace(results, rows=noiseless)))
+
+
+def _page(kind: str, held: Audits) -> str:
+    makers: Mapping[str, Callable[[], Report | str]] = {
+        "everything": lambda: report(held.whole, held.digits),
+        "part": lambda: report(held.part, held.digits, command="gradpeel audit --data digits"),
+        "nothing": lambda: report(held.nothing, held.digits),
+        "rows": lambda: report(held.by_rows, held.digits),
+        "copies": lambda: report(held.doubled, held.digits),
+        "without-labels": lambda: report(held.unlabelled, held.digits),
+        "tiles": lambda: _audited(load("photos"), 260, 600),
+        "table": lambda: report(held.records, held.patients),
+        "features": lambda: _audited(_features(), 12, 400),
+        "local-training": lambda: _audited(load("digits"), 12, 400, Client(lr=0.02, local_steps=3)),
+        "without-samples": lambda: report(held.part, held.digits, samples=False),
+        "compared": lambda: report(held.whole, held.digits, compared={"batch of 40": held.part}),
+        "sweep": lambda: sweep_html(_results()),
+        "table1": _table1,
+    }
+    assert set(makers) == set(KINDS)
+    made = makers[kind]()
+    return made if isinstance(made, str) else made.html
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_page_fits_every_screen(
+    browser: Browser, audits: Audits, artefacts: Path, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(_page(kind, audits), encoding="utf-8")
+    context = browser.new_context(bypass_csp=True, reduced_motion="reduce")
+    shown = Opened(context.new_page(), file)
+    for scheme in SCHEMES:
+        shown.page.emulate_media(color_scheme=scheme)
+        shown.page.reload()
+        for width in WIDTHS:
+            shown.page.set_viewport_size({"width": width, "height": 900})
+            assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
+            if width in SHOT_AT:
+                path = artefacts / f"{kind}-{width}-{scheme}.png"
+                shown.page.screenshot(path=path, full_page=True)
+                with Image.open(path) as picture:
+                    assert picture.width == width
+                    assert len(picture.convert("RGB").getcolors(1 << 24) or ()) > 50
+        shown.open_details()
+        assert shown.violations() == [], scheme
+    assert shown.complaints == []
+    context.close()
