@@ -96,7 +96,7 @@ def from_weights(
             Buffers are ignored.
         after: the weights it returned, in any of these forms.
         lr: its learning rate; without one the update is the difference itself.
-        momentum: of its SGD, which started anew.
+        momentum: of its SGD, which started from zero.
         weight_decay: of its SGD; None if unknown, and it is then looked for in the last layer,
             which has to end in a softmax.
         steps: number of its local steps, if it is known. What one step changed is a gradient.

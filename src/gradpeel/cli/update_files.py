@@ -39,7 +39,7 @@ Before = Annotated[
     Path | None,
     typer.Option(
         metavar="MODEL",
-        help="In place of UPDATE and --model: the weights that the client received.",
+        help="Instead of UPDATE and --model: the weights that the client received.",
         show_default=False,
     ),
 ]

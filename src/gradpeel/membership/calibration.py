@@ -77,7 +77,9 @@ def calibrate(
         return Calibration(torch.ones_like(demanded), (why,) * count, false_positives)
 
     if span.is_full or not span.rank:
-        return nobody(None if span.is_full else "no sample can be told from noise in this update")
+        return nobody(
+            None if span.is_full else "no sample stands out from the noise of this update"
+        )
     if outside is not None:
         null = Null.of(outside.distances)
         allowed = IN_ERRORS * outside.errors

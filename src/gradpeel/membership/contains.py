@@ -3,7 +3,7 @@
 Every record that took part lies in the span of the update's rows, after one step or any number of
 them, whatever loss, labels and batch size were; see `gradpeel.membership.span`. A record that did
 not lies outside, by a distance that depends on the data. Both are measured here, and a verdict is
-given only where they can be told apart.
+given only where one can be distinguished from the other.
 
 Example:
     >>> import gradpeel as gp

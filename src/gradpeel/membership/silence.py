@@ -41,7 +41,7 @@ def confirm(span: RowSpan, targets: Sequence[Target], rows: Tensor) -> Tensor:
         rows: (n, features) what enters the target, in its dtype.
 
     Returns:
-        (n,) mask; False where it cannot be told.
+        (n,) mask; False where nothing can be concluded.
     """
     if not len(rows) or not span.rank:
         return torch.zeros(len(rows), dtype=torch.bool)

@@ -59,7 +59,7 @@ class Place:
     Attributes:
         distances: (n,) distance of each record from the span, relative to its own norm.
         errors: (n,) the distance that the update's errors would put it at if it were in the span;
-            1 where nothing can be told.
+            1 where nothing can be concluded.
         along: (n, rank) the records along the directions of the span, relative to their norms.
     """
 

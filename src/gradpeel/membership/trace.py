@@ -1,7 +1,7 @@
 """How strong a trace a record would leave in an update if it took part.
 
 A record that fires no neuron leaves none, and neither does one that the network already classifies
-with certainty: its gradient is zero. That such a record is absent cannot be told. While its label
+with certainty: its gradient is zero. Nobody can know that such a record is absent. While its label
 is unknown, it has the one that would hide it best.
 
 Example:
