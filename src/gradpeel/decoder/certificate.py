@@ -430,7 +430,7 @@ def certify_by_support(
     silent, firm = (~firing.fires & there).double(), (firing.firm & there).double()
     nothing = (LIMITS.slack * (row_error + residual.resolution)).clamp(max=LIMITS.least_part)
     zero = (rows.abs() <= (nothing * typical(rows))[:, None]).double()
-    # At how many of the neurons that can be told each pattern is not that of each row.
+    # At how many of the neurons that are certain each pattern differs from each row.
     unlike = silent @ (1.0 - zero).T + firm @ zero.T
     own = unlike.gather(1, who[:, None])[:, 0]
     another = unlike.scatter(1, who[:, None], torch.inf).amin(1)

@@ -46,8 +46,8 @@ class Firing(NamedTuple):
 
     Attributes:
         fires: (n, neurons) where they fire; after several steps, where they may have fired in any.
-        doubt: (n, neurons) where they stand so near the kink that nobody can tell. After several
-            steps nowhere: there sensitivities are measured, and show it themselves.
+        doubt: (n, neurons) where they are too near the kink to be certain. After several steps
+            nowhere: there, measured sensitivities show it.
         firm: (n, neurons) where they fire for certain.
     """
 

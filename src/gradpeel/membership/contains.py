@@ -137,7 +137,7 @@ def contains(
 
     Args:
         model: the network the update was computed on, with the weights the client had; the layers
-            up to the first Linear with ReLU will do.
+            up to the first Linear with ReLU are enough.
         update: what the client sent: the gradient of a batch, or a difference of weights.
         records: (n, *sample_shape) records, as the client would feed them to the network.
         labels: (n,) their labels, if they are known. They are used only to tell how strong a trace

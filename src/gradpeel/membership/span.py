@@ -49,7 +49,7 @@ _ZONE = 30.0
 
 _PASSES = 4
 _UNEVEN = 3.0
-"""Neurons are weighted anew if their noise turns out this much more uneven than it was thought."""
+"""Neurons are weighted again if their noise is this much more uneven than was assumed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ mixture of samples is such an idea.
 4. `polish`: from there to the row itself, in all digits of the update; what is no row is rejected.
 5. `solving`: once all rows are known, the samples are the solution of a linear system; after
    several local steps, `settling`: rows and samples must agree with each other. `reading`:
-   each of them is then held against the update as if it had been read from a neuron that it fires
-   alone: with all others taken out, it does.
+   each of them is then checked against the update as if it had been read from a neuron that it
+   fires alone: with all others subtracted, it does.
 
 Nothing is certified here: that is left to `gradpeel.decoder.certificate`, as for every candidate.
 """

@@ -113,8 +113,8 @@ def _guesses(
 ) -> Iterator[tuple[Guess, int]]:
     """Guesses of rows that are not known, and the number of new seeds behind each of them.
 
-    Most seeds come to a row soon, or to one that is known: only if nobody comes to a new one it is
-    worth while to go on with those that are still on their way.
+    Most seeds reach a row soon, or one that is known. Only if none of them reaches a new one is it
+    worthwhile to continue with those that have not reached any.
 
     Args:
         space: the column space.

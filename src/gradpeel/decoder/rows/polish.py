@@ -40,7 +40,7 @@ def polish_by_silence(space: RowSpace, silent: Tensor) -> _Row:
     if float(row.abs()[silent].median()) > LIMITS.row_zero * noise_of(vector, space.strength):
         error = none
     # A sum of two rows is zero where both are, and at one neuron more where they cancel: that one
-    # alone would tell it from other sums of them. A row is told from others by many.
+    # alone would distinguish it from other sums of them. Many neurons distinguish a row.
     against = (exact[silent] @ other).square()
     if float(against.sum().square()) < LIMITS.row_spare * float(against.square().sum()):
         error = none

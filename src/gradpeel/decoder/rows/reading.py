@@ -131,7 +131,7 @@ def _at_next_layer(residual: Residual, activations: Tensor) -> tuple[Tensor, Ten
     weight = 1.0 / residual.next_error[known].clamp(min=tiny)
     orthogonal, upper = torch.linalg.qr((activations[:, known] * weight).T)
     there = residual.next_rows[known] * weight[:, None]
-    # Samples that fire alike cannot be told apart here.
+    # Samples that fire alike cannot be distinguished here.
     upper.diagonal().copy_(torch.where(upper.diagonal() == 0, tiny, upper.diagonal()))
     inverse = torch.linalg.solve_triangular(
         upper, torch.eye(len(upper), dtype=upper.dtype, device=upper.device), upper=True

@@ -51,7 +51,7 @@ class RowSet(Protocol):
 
     damping: float
     most_error: float
-    """Largest relative error of a row that can still be told from what is none."""
+    """Largest relative error of a row that can still be distinguished from other vectors."""
 
     def start(self, basis: Tensor, fires: Tensor, directions: Tensor) -> tuple[Tensor, State]:
         """Vectors of the space near rows of samples that are guessed to fire at some neurons.

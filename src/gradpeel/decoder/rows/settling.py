@@ -6,9 +6,9 @@ is right. In a single step such a sample betrays itself, because its firing patt
 gradient must be right to the last digit. After several steps patterns are known less well.
 
 But each sample, once it is solved for, says where its row must be zero, and that determines the row
-anew. So rows are put in place of those that differ, and the samples solved for again, until all
+a second time. So rows that differ are replaced, and the samples are solved for again, until all
 rows are those that their own samples give. A row whose sample gives none is dropped, and so is one
-that others add up to: the search goes on without them.
+that others add up to: the search continues without them.
 """
 
 from __future__ import annotations
