@@ -55,7 +55,7 @@ COMMANDS = (
     Command(("--help",), goal=0.5),
     Command((*AUDIT, "--scale", "2")),
     Command(AUDIT, goal=2.0),
-    Command((*AUDIT, "--hidden", "256,128")),
+    Command((*AUDIT, "--tail", "256,128")),
 )
 
 

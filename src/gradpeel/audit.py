@@ -30,6 +30,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -45,13 +46,15 @@ from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy, Loss
-from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
 from gradpeel.target import Target, split, with_first_layer
 from gradpeel.torch_losses import as_loss
 from gradpeel.trajectory import Trajectory
 from gradpeel.update import Update
+
+if TYPE_CHECKING:
+    from gradpeel.membership import Membership
 
 __all__ = ["Audit", "audit"]
 
@@ -116,6 +119,8 @@ class Audit:
         Computed when first asked for, with what the attacker knows of the batch size, and with the
         labels; see `gradpeel.contains`.
         """
+        from gradpeel.membership import contains  # noqa: PLC0415 - loads SciPy
+
         return contains(self.model, self.update, self.x, labels=self.y, loss=self.loss)
 
     def __repr__(self) -> str:

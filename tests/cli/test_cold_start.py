@@ -76,7 +76,7 @@ def test_a_wrong_option_is_reported_at_once(tmp_path: Path) -> None:
         [*digits, "--batch", "64"],
         [*digits, "--dtype", "float8"],
         [*digits, "--scale", "0.5"],
-        [*digits, "--hidden", "a,b"],
+        [*digits, "--tail", "a,b"],
         ["peel"],
         ["sweep", "plan.toml"],
         ["paper", "table2"],
@@ -99,7 +99,7 @@ def test_wrong_data_is_reported_before_torch_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [[], pytest.param(["--hidden", "32", "--dtype", "float32"], marks=pytest.mark.slow)],
+    [[], pytest.param(["--tail", "32", "--dtype", "float32"], marks=pytest.mark.slow)],
 )
 def test_an_audit_loads_no_compiler_and_nothing_for_pages_or_sweeps(
     more: list[str], tmp_path: Path
