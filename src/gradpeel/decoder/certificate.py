@@ -515,16 +515,19 @@ def _by_silence(
     neurons = candidates.neurons[:, None]
     start = torch.zeros_like(candidates.pre_activations)
     start.scatter_(1, neurons, residual.bias[neurons])
-    several_steps = residual.of_several_steps
-    hidden = LIMITS.hidden_firing if several_steps else 0.0
-    c, distance, equations = structure.sharpen(start, firing.fires | firing.doubt, hidden=hidden)
+    several = torch.bincount(candidates.pairs[0], minlength=len(start)) > 1
+    # After several steps each of these takes a while; nobody else can be whole.
+    hidden = LIMITS.hidden_firing if residual.of_several_steps else 0.0
+    asked = several if hidden else torch.ones_like(several)
+    c, distance, equations = start, start.new_full((len(start),), torch.inf), start.sum(1) * 0.0
+    found = structure.sharpen(start[asked], (firing.fires | firing.doubt)[asked], hidden=hidden)
+    c[asked], distance[asked], equations[asked] = found
     own = c.gather(1, neurons)
     c = c * (residual.bias[neurons] / torch.where(own == 0, 1.0, own))
     # The result may be another sample that fires at only some of these neurons.
     strong = c.abs() > LIMITS.least_part * typical(c)[:, None]
     firm = firing.firm & (residual.sent.row_error > 0)
     share = (strong & firm).sum(1) / firm.sum(1).clamp(min=1)
-    several = torch.bincount(candidates.pairs[0], minlength=len(c)) > 1
     needed = LIMITS.firing_share if steady else LIMITS.firing_share_dropout
     whole = several & (share >= min(needed, 1.0 - hidden))
     return _Measured(c[:, :0], c, distance, whole, distance, equations)
