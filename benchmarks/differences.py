@@ -36,7 +36,17 @@ from gradpeel.scoring import score
 
 DATASETS = ("mnist", "fashion_mnist", "cifar10", "harus")
 RATES = (1.0, 0.1, 0.01, 0.001)
-TITLES = ("data", "B", "lr", "weight decay", "recovered", "by the gradient", "inexact", "false")
+TITLES = (
+    "data",
+    "B",
+    "lr",
+    "weight decay",
+    "recovered",
+    "readable",
+    "by the gradient",
+    "inexact",
+    "false",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +76,7 @@ class Row(Cell):
 
     Attributes:
         recovered: samples that were certified, and are right.
+        readable: samples that can be read, with or without a proof.
         inexact: certified, but farther from a sample than its error says.
         false: certified, and none of the samples.
         found: the weight decay behind the update, declared or found.
@@ -73,6 +84,7 @@ class Row(Cell):
     """
 
     recovered: int
+    readable: int
     inexact: int
     false: int
     found: float
@@ -133,6 +145,7 @@ def measure(cell: Cell, data_dir: Path) -> Row:
     return Row(
         **asdict(cell),
         recovered=scored.recovered,
+        readable=scored.read,
         inexact=scored.inexact_certificates,
         false=scored.false_certificates,
         found=0.0 if update.training is None else update.training.weight_decay,
@@ -148,7 +161,8 @@ def tabulate(rows: list[Row]) -> Iterator[list[str]]:
             how = f"{row.weight_decay:g}" + ("" if row.declared else f", found: {row.found:.3g}")
             yield [
                 row.dataset, str(row.batch_size), f"{row.lr:g}", how, str(row.recovered),
-                str(whole.get(row.dataset, "")), str(row.inexact), str(row.false),
+                str(row.readable), str(whole.get(row.dataset, "")), str(row.inexact),
+                str(row.false),
             ]  # fmt: skip
 
 

@@ -99,6 +99,21 @@ def test_a_float32_difference_has_the_roundings_of_the_weights(
     assert recovered(recovery, round_, within=0.02) == set(range(16))
 
 
+@pytest.mark.parametrize("stated", [8, 16, None])
+@pytest.mark.parametrize("lr", [0.1, 0.01, 0.001])
+@pytest.mark.parametrize("pair", ["exposure", "offset"])
+def test_a_wrong_size_does_not_make_pairs_samples(lr: float, pair: str, stated: int | None) -> None:
+    # Their means weigh what one sample of a batch of eight would weigh.
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.rand(8, 400, generator=generator), torch.randint(10, (8,), generator=generator)
+    other = 1.3 * x if pair == "exposure" else x + 0.05
+    model = default_model(400, 300, 10, seed=0, dtype=torch.float32)
+    round_ = round_of(model, torch.cat([x, other]), y.repeat(2), lr=lr, local_steps=1)
+    recovery = peel(round_.model, replace(round_.update, batch_size=stated), effort=0.0)
+    recovered(recovery, round_, within=0.02)
+    assert not recovery.complete
+
+
 def test_pre_activations_are_the_larger_of_both_ends() -> None:
     round_ = crowded(lr=0.1, local_steps=10)
     residual = residual_of(round_)

@@ -116,10 +116,7 @@ def learn_share(
     if hint is not None:
         for near in clusters:
             if (share := _share(votes, near, proven=False)).agrees_with(hint):
-                # A difference of weights is too inexact to exclude groups by their curvature. But
-                # groups would weigh more than the stated size says, or be more than samples are.
-                counted = residual.is_rounded and structure.rank == round(1 / hint)
-                return replace(share, proven=counted)
+                return share
     # Groups weigh several times as much as a sample: of the shares with many votes, take the least.
     several = [near for near in clusters if int(near.sum()) > 1] or clusters[:1]
     smallest = min(several, key=lambda near: float(votes.share[near].min()))
