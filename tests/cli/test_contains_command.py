@@ -18,7 +18,7 @@ from gradpeel.cli import main
 from support import default_model, make_batch
 
 CONTAINS = "contains update.safetensors --model model.safetensors --records records.npz"
-STEP = "--before model.safetensors --after after.safetensors --lr 0.1 --local-steps 1"
+STEP = "--before model.safetensors --after after.safetensors --lr 1 --local-steps 1"
 
 
 def run(command: str) -> Result:
@@ -33,7 +33,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = make_batch(30, 40, 3)
     gp.save_update(gp.local_update(model, x[:8], y[:8]), "update.safetensors")
     save_file(model.state_dict(), "model.safetensors")
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=1e-3)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0, weight_decay=1e-3)
     torch.autograd.backward(nn.functional.cross_entropy(model(x[:8].float()), y[:8]))
     optimiser.step()
     save_file(model.state_dict(), "after.safetensors")
@@ -89,7 +89,7 @@ def test_a_difference_of_weights_is_decoded() -> None:
         ("peel update.safetensors", "expected UPDATE and --model, or --before and --after"),
         (f"peel update.safetensors {STEP}", "after: expected --before, and neither UPDATE nor"),
         (f"peel {STEP.replace('after.s', 'model.s')}", "before, after: no weight has changed"),
-        (f"peel {STEP.replace('0.1', '-1')}", "lr=-1.0: expected a number above 0"),
+        (f"peel {STEP.replace('--lr 1', '--lr -1')}", "lr=-1.0: expected a number above 0"),
     ],
 )
 def test_errors_take_one_line(command: str, message: str) -> None:

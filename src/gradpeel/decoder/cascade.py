@@ -454,7 +454,18 @@ class Peeling:
 
     @property
     def _certifies(self) -> bool:
-        """Whether samples are certified; they are not where the weight of one sample is a guess."""
+        """Whether what is found is certified.
+
+        It is not where the weight of one sample is a guess; nor after several steps, where nothing
+        is weighed, if samples that fire alike might be taken for one. With two outputs the loss
+        gradients of all samples are parallel, and mixtures of them look the same at many neurons.
+        """
+        residual, tail = self._state.residual, self._target.tail
+        if residual.of_several_steps:
+            outputs = 0
+            if tail.unknown is None:
+                outputs = tail(torch.zeros_like(self._target.bias)[None]).shape[1]
+            return outputs > 2 and self._judge.structure.tells_all_apart(residual.grain)
         return self._share is None or self._share.proven
 
     @property

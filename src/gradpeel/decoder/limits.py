@@ -136,6 +136,8 @@ class Limits:
     """Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
     outside_errors: float = 16.0
     """How many times its tracked error a sample's distance from the space may be."""
+    merging_grain: float = 1e-09
+    """Relative error of an update after several steps from which on samples may have merged."""
     alien_bias: float = 0.1
     """Distance from the space at which the bias gradient is that of something else."""
     gram_shift: float = 256.0

@@ -15,6 +15,7 @@ test proves no more than firing patterns differ.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -72,6 +73,23 @@ class Structure:
     def is_diverse(self) -> bool:
         """Whether firing patterns differ so much that no two agree by chance."""
         return self._alike <= LIMITS.chance
+
+    def tells_all_apart(self, grain: float) -> bool:
+        """Whether no two samples can have merged into one dimension of the space.
+
+        Two samples on one line, such as two exposures of one picture, span a single dimension; with
+        the bias gradient, in which they have the same entry, they span two. And samples that differ
+        by less than the error of the update have merged, unless that is next to nothing.
+
+        Args:
+            grain: relative error of the update.
+        """
+        if grain > LIMITS.merging_grain or self.rank is None:
+            return False
+        sent = self._sent
+        rows = torch.cat([sent.rows, sent.scale * sent.bias[:, None]], 1)
+        whole = Structure(replace(sent, rows=rows, features=sent.features + 1))
+        return whole.rank == self.rank
 
     def distance(self, c: Tensor) -> tuple[Tensor, Tensor]:
         """How far sensitivities lie outside the space, relative to random ones.
