@@ -22,6 +22,7 @@ from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedE
 
 if TYPE_CHECKING:
     from gradpeel import designs
+    from gradpeel.aggregation import Aggregation, aggregate
     from gradpeel.attacker import Attacker
     from gradpeel.audit import Audit, audit
     from gradpeel.client import Client, local_update
@@ -39,6 +40,7 @@ else:
         __name__,
         {
             "gradpeel.designs": ("designs",),
+            "gradpeel.aggregation": ("Aggregation", "aggregate"),
             "gradpeel.attacker": ("Attacker",),
             "gradpeel.audit": ("Audit", "audit"),
             "gradpeel.client": ("Client", "local_update"),
@@ -55,6 +57,7 @@ else:
     )
 
 __all__ = [
+    "Aggregation",
     "Attacker",
     "Audit",
     "BinaryCrossEntropy",
@@ -77,6 +80,7 @@ __all__ = [
     "Target",
     "Update",
     "__version__",
+    "aggregate",
     "audit",
     "contains",
     "designs",

@@ -36,10 +36,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
 from gradpeel.checks import as_batch, as_tensor, check_seed
-from gradpeel.client import Client, local_update
+from gradpeel.client import Client
 from gradpeel.decoder import Peeling, Recovery, Round
+from gradpeel.decoder.inputs import samples_weigh_alike
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.designs import Design, Layer
@@ -48,9 +50,9 @@ from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
+from gradpeel.simulation import simulate_round
 from gradpeel.target import Target, split, with_first_layer
 from gradpeel.torch_losses import as_loss
-from gradpeel.trajectory import Trajectory
 from gradpeel.update import Update
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ class Audit:
     Attributes:
         client: how the client trained.
         attacker: what the server did and knew.
+        aggregation: how many clients' updates the server received as one sum.
+        owners: (batch,) int64, the client of each sample.
         features: number of features that enter the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
@@ -84,6 +88,8 @@ class Audit:
 
     client: Client
     attacker: Attacker
+    aggregation: Aggregation
+    owners: Tensor
     features: int
     model: nn.Module
     x: Tensor
@@ -111,6 +117,13 @@ class Audit:
     def local_steps(self) -> int | None:
         """Number of steps that the client trained locally; None for the gradient of one batch."""
         return None if self.update.training is None else self.update.training.steps
+
+    @property
+    def recovered_by_client(self) -> tuple[int, ...]:
+        """How many samples of each client were recovered; the server cannot tell whose they are."""
+        found = [outcome is Outcome.RECOVERED for outcome in self.score.outcomes]
+        counts = torch.bincount(self.owners[torch.tensor(found)], minlength=self.update.clients)
+        return tuple(counts.tolist())
 
     @cached_property
     def membership(self) -> Membership:
@@ -148,6 +161,8 @@ class Audit:
             "momentum": self.client.momentum,
             "weight_decay": self.client.weight_decay,
             "local_steps": self.local_steps,
+            "clients": self.update.clients,
+            "recovered_by_client": list(self.recovered_by_client),
             "local_epochs": self.client.local_epochs,
             "local_batch_size": self.client.local_batch_size,
             "knows_batch_size": self.attacker.knows_batch_size,
@@ -190,6 +205,7 @@ def audit(
     *,
     client: Client = Client(),  # noqa: B008 - immutable
     attacker: Attacker = Attacker(),  # noqa: B008 - immutable
+    aggregation: Aggregation = Aggregation(),  # noqa: B008 - immutable
     seed: int = 0,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
@@ -205,6 +221,8 @@ def audit(
         client: how the client trains; by default it sends the gradient of one batch (FedSGD).
         attacker: what the server does and knows; by default it leaves the model as it is and knows
             all but the data.
+        aggregation: how many clients' updates are added up before the server sees them (secure
+            aggregation); the batch is then that of all clients, one after the other.
         seed: seed of the design, of anything random in the model, of the order of the samples in
             local training, and of the noise.
         device: where the decoder computes, see `gradpeel.peel`; the client is simulated on the CPU.
@@ -219,7 +237,11 @@ def audit(
         InputError: the batch does not fit the network, or a setting breaks its rule.
     """
     check_seed(seed)
-    for name, value, kind in (("client", client, Client), ("attacker", attacker, Attacker)):
+    for name, value, kind in (
+        ("client", client, Client),
+        ("attacker", attacker, Attacker),
+        ("aggregation", aggregation, Aggregation),
+    ):
         if not isinstance(value, kind):
             got = type(value).__name__
             raise InputError(f"{name} of type {got}: expected gradpeel.{kind.__name__}")
@@ -239,11 +261,10 @@ def audit(
     )
     shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
     received = split(shaped)
-    path = Trajectory(received, x, y, client)
-    update = local_update(shaped, x, y, client, seed=seed, on_step=path)
+    simulated = simulate_round(shaped, x, y, client, aggregation, seed=seed)
+    update, exposed = simulated.update, simulated.exposure
     if not attacker.knows_batch_size:
         update = replace(update, batch_size=None)
-    exposed = path.exposure
 
     started = time.perf_counter()
     peeling = Peeling(
@@ -263,7 +284,7 @@ def audit(
     recovery = peeling.recovery()
     seconds = time.perf_counter() - started
 
-    strength = signals(path.contributions, exposed)
+    strength = signals(simulated.contributions, exposed)
     # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
     # with.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
@@ -272,13 +293,15 @@ def audit(
     scored = explain(
         scored,
         exposed,
-        sensitivities(path.contributions, exposed),
+        sensitivities(simulated.contributions, exposed),
         peeling.neuron_errors,
         enough=max(LIMITS.clear, 1 / math.sqrt(resolution)),
     )
     return Audit(
         client=client,
         attacker=attacker,
+        aggregation=aggregation,
+        owners=simulated.owners,
         features=target.features,
         model=shaped,
         x=x,
@@ -300,6 +323,8 @@ def _why_without_tail(target: Target, update: Update, loss: Loss, attacker: Atta
     if update.training is not None and not update.training.is_one_step:
         steps = update.training.steps
         return f"the update is the sum of the gradients of {steps} local steps"
+    if not samples_weigh_alike(update, loss):
+        return "samples of different clients have different weights in the sum"
     if not isinstance(loss, CrossEntropy):
         return f"{loss.name} has no class labels to tell"
     return target.tail.unknown

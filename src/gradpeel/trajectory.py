@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.client import Client
-from gradpeel.exposure import Exposure, copies_of, ever_fired, grid_of
+from gradpeel.exposure import copies_of, ever_fired, grid_of
 from gradpeel.losses import Loss
 from gradpeel.signals import Contributions, contributions
 from gradpeel.target import Target, split
@@ -74,9 +74,9 @@ class Trajectory:
         self._margins = torch.maximum(self._margins, found.margins)
 
     @property
-    def exposure(self) -> Exposure:
-        """The grid of all steps and what peeling makes of it."""
-        return Exposure.of(self._grid, self._copies)
+    def grid(self) -> Tensor:
+        """(neurons, batch) of bool, where each sample ever fired."""
+        return self._grid
 
     @property
     def contributions(self) -> Contributions:

@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from gradpeel.checks import check_dense, count_not_finite
+from gradpeel.checks import check_dense, check_positive_integer, count_not_finite
 from gradpeel.errors import InputError
 from gradpeel.files import Header, Npz, is_file, replacing, write_npz
 from gradpeel.training import LocalTraining
@@ -62,17 +62,23 @@ class Update:
         reduction: whether the loss was the mean or the sum over the batch.
         training: the local training whose difference of weights this is (FedAvg); None for the
             gradient of one batch (FedSGD).
+        clients: number of clients whose updates were added up (secure aggregation).
+        equal_weights: whether all samples have the same weight in it; not if clients of different
+            sizes counted the same.
 
     Raises:
         InputError: no gradients, names that no file could hold, sparse tensors, mixed or
             unsupported dtypes, values that are not finite, a batch size that is neither None nor
-            a positive integer, or something else in the place of a training.
+            a positive integer, a number of clients that is none, or something else in the place of
+            a training.
     """
 
     gradients: Mapping[str, Tensor]
     batch_size: int | None = None
     reduction: Reduction = "mean"
     training: LocalTraining | None = None
+    clients: int = 1
+    equal_weights: bool = True
 
     def __post_init__(self) -> None:
         _check_update(self, "update")
@@ -134,9 +140,11 @@ class Update:
         dtype = str(self.dtype).removeprefix("torch.")
         batch_size = "unknown" if self.batch_size is None else self.batch_size
         training = "" if self.training is None else f", training={self.training!r}"
+        clients = "" if self.clients == 1 else f", clients={self.clients}"
+        weights = "" if self.equal_weights else ", equal_weights=False"
         return (
             f"Update({len(self.gradients)} tensors, {size} numbers, {dtype}, "
-            f"batch_size={batch_size}, reduction={self.reduction!r}{training})"
+            f"batch_size={batch_size}, reduction={self.reduction!r}{training}{clients}{weights})"
         )
 
 
@@ -158,6 +166,10 @@ def save_update(update: Update, path: str | Path) -> Path:
         meta["batch_size"] = str(update.batch_size)
     if update.training is not None:
         meta["training"] = update.training.as_json()
+    if update.clients > 1:
+        meta["clients"] = str(update.clients)
+    if not update.equal_weights:
+        meta["weights"] = "unequal"
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in update.gradients.items()
@@ -197,13 +209,25 @@ def load_update(
     """
     path = Path(path)
     tensors, meta = load_tensors(path, max_bytes=max_bytes)
-    known_size = _agreed(path, "batch_size", _whole(path, meta.get("batch_size")), batch_size)
+    stated_size = _whole(path, "batch_size", meta.get("batch_size"))
+    known_size = _agreed(path, "batch_size", stated_size, batch_size)
     known_reduction = _agreed(path, "reduction", meta.get("reduction"), reduction) or "mean"
     if known_reduction not in REDUCTIONS:
         raise InputError(f"{path}: reduction={known_reduction!r}: expected one of {REDUCTIONS}")
+    weights = meta.get("weights", "equal")
+    if weights not in ("equal", "unequal"):
+        raise InputError(f"{path}: weights={weights!r}: expected equal or unequal")
+    clients = _whole(path, "clients", meta.get("clients"))
     try:
         training = LocalTraining.from_json(meta["training"]) if "training" in meta else None
-        return Update(tensors, known_size, cast("Reduction", known_reduction), training)
+        return Update(
+            tensors,
+            known_size,
+            cast("Reduction", known_reduction),
+            training,
+            clients=1 if clients is None else clients,
+            equal_weights=weights == "equal",
+        )
     except InputError as error:
         text = str(error)
         blamed = text.replace("update", str(path), 1) if text.startswith("update") else None
@@ -278,11 +302,11 @@ def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
     return {str(key): str(value) for key, value in meta.items()}
 
 
-def _whole(path: Path, text: str | None) -> int | None:
+def _whole(path: Path, name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or len(text) > len(str(MAX_BATCH)):
-        raise InputError(f"{path}: batch_size={text!r}: expected a positive integer")
+        raise InputError(f"{path}: {name}={text!r}: expected a positive integer")
     return int(text)
 
 
@@ -299,6 +323,7 @@ def _check_update(update: Update, where: str) -> None:
         raise InputError(f"{where}: batch_size={size!r}: expected a positive integer")
     if isinstance(size, int) and size > MAX_BATCH:
         raise InputError(f"{where}: batch_size={size}: expected at most {MAX_BATCH}")
+    check_positive_integer(f"{where}: clients", update.clients)
     if update.reduction not in REDUCTIONS:
         raise InputError(f"{where}: reduction={update.reduction!r}: expected one of {REDUCTIONS}")
     training: object = update.training

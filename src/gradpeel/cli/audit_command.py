@@ -90,8 +90,20 @@ def audit_command(
         ),
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(help="Samples in the client's batch.", rich_help_panel=ROUND)
+        int,
+        typer.Option(
+            help="Samples in the client's batch, or in that of each client.", rich_help_panel=ROUND
+        ),
     ] = 128,
+    clients: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Number of clients whose updates are added up before the server sees them (secure "
+            "aggregation).",
+            rich_help_panel=ROUND,
+        ),
+    ] = 1,
     shuffle: Annotated[
         bool,
         typer.Option(
@@ -281,6 +293,7 @@ def audit_command(
     gradpeel audit --data mine.npz --design soliton-data --weights mirrored
     gradpeel audit --data mnist --data-dir downloads --batch-size 64
     gradpeel audit --data digits --lr 0.01 --local-steps 5 --local-batch-size 16
+    gradpeel audit --data digits --clients 4 --batch-size 32
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     pair = None if soliton is None else parse_pair("soliton", soliton, example="0.05,0.4")
     options = DesignOptions(design, weights, init, scale, pair)
@@ -302,13 +315,14 @@ def audit_command(
             scaling.value,
             data_dir=data_dir,
             image_size=image_size,
-            limit=batch_size * (1 + compare) if is_prefix else None,
+            limit=clients * batch_size * (1 + compare) if is_prefix else None,
         )
         batch = draw_batch(
-            dataset, batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
+            dataset, clients * batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
         )
         import torch  # noqa: PLC0415
 
+        from gradpeel.aggregation import Aggregation  # noqa: PLC0415
         from gradpeel.attacker import Attacker  # noqa: PLC0415
         from gradpeel.audit import audit  # noqa: PLC0415
         from gradpeel.client import Client  # noqa: PLC0415
@@ -332,7 +346,7 @@ def audit_command(
             data_range=limits,
             effort=effort,
         )
-        with watch(batch_size, quiet=quiet) as watcher:
+        with watch(clients * batch_size, quiet=quiet) as watcher:
             model = mlp(
                 dataset.features,
                 dataset.classes,
@@ -341,7 +355,9 @@ def audit_command(
                 init=options.network_init.value,
                 sample_shape=dataset.sample_shape,
             )
-            attack = partial(audit, model, seed=seed, device=device)
+            attack = partial(
+                audit, model, aggregation=Aggregation(clients), seed=seed, device=device
+            )
             result = attack(
                 batch.x,
                 minimised.targets(batch.y, dataset.classes),
@@ -351,9 +367,13 @@ def audit_command(
                 on_rows=watcher.on_rows,
             )
         compared = {}
-        for other in variations(dtype, noise, batch_size, most=len(dataset.x_train)) * compare:
+        most = len(dataset.x_train) // clients
+        for other in variations(dtype, noise, batch_size, most=most) * compare:
             more = draw_batch(
-                dataset, other.batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
+                dataset,
+                clients * other.batch_size,
+                shuffle=shuffle,
+                rng=np.random.default_rng([seed, 1]),
             )
             compared[other.name] = attack(
                 more.x,

@@ -28,7 +28,7 @@ from gradpeel.decoder.candidates import Candidates, Readings, find
 from gradpeel.decoder.certificate import Verdicts
 from gradpeel.decoder.evidence.structure import Structure
 from gradpeel.decoder.finish import Ending, finish
-from gradpeel.decoder.inputs import check_belongs, move, stated_share
+from gradpeel.decoder.inputs import check_belongs, move, samples_weigh_alike, stated_share
 from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.known import KnownSamples
@@ -73,8 +73,8 @@ def peel(
         update: what the client sent; its batch size need not be known.
         loss: what the client minimised. With cross-entropy, samples are certified by simulating
             them, and get labels. With another loss, with a tail that is unknown or cannot be
-            simulated, or with an update of several local steps, they are certified by the structure
-            of the update and get no labels.
+            simulated, with samples of different weights, or with an update of several local steps,
+            they are certified by the structure of the update and get no labels.
         knows_tail: whether the loss and the network behind the target are known; otherwise neither
             is used.
         sample_shape: shape of one sample; without it, flat rows are returned.
@@ -159,7 +159,9 @@ class Peeling:
         residual = Residual(target, update, use_next=use_next_layer)
         self._layer = None if residual.of_several_steps else target.tail.next_layer
         self._direction, self._signs = _random_directions(residual, target.neurons)
-        can_simulate = knows_tail and target.tail.unknown is None
+        can_simulate = (
+            knows_tail and target.tail.unknown is None and samples_weigh_alike(update, loss)
+        )
         self._loss = loss if isinstance(loss, CrossEntropy) and can_simulate else None
         self._classes = 0
         if self._loss is not None:

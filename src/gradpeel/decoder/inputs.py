@@ -10,10 +10,11 @@ from torch import nn
 
 from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError
+from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.target import Target
 from gradpeel.update import Update
 
-__all__ = ["check_belongs", "move", "stated_share"]
+__all__ = ["check_belongs", "move", "samples_weigh_alike", "stated_share"]
 
 
 def move(
@@ -36,6 +37,17 @@ def stated_share(update: Update) -> float | None:
     if update.reduction == "sum":
         return 1.0
     return 1.0 / update.batch_size if update.batch_size else None
+
+
+def samples_weigh_alike(update: Update, loss: Loss) -> bool:
+    """Whether every sample's loss has the same weight in the update, but for its label's.
+
+    With class weights a mean divides by the sum of the labels' weights, which no two of several
+    clients need have in common.
+    """
+    is_mean = update.reduction == "mean"
+    has_own = isinstance(loss, CrossEntropy) and loss.class_weights is not None and is_mean
+    return update.equal_weights and not (update.clients > 1 and has_own)
 
 
 def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bool) -> None:

@@ -115,6 +115,8 @@ class Residual:
         self._weight = rows[:0] if self.in_neuron_space else target.weight.double()
         self._bias = target.bias.double()
         self._returned = returned
+        # Where clients were averaged, each went further from the start than their mean.
+        self._detour = LIMITS.detour * update.clients
         self.row_sums = target.weight.sum(1, dtype=torch.float64)
         bias = update.gradients[target.bias_name].double()
         name = target.tail.next_weight_name
@@ -285,7 +287,7 @@ class Residual:
         end = self._at_the_end(coordinates)
         start = coordinates @ self._weight.T + self._bias
         # Training does not go straight from one end to the other.
-        margin = near + LIMITS.detour * (end - start).abs()
+        margin = near + self._detour * (end - start).abs()
         fires = z > -margin
         return Firing(fires, torch.zeros_like(fires), torch.minimum(start, end) > margin)
 

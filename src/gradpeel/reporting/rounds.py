@@ -17,17 +17,43 @@ Example:
 
 from __future__ import annotations
 
+import torch
+
 from gradpeel.audit import Audit
 from gradpeel.reporting.words import counted, short
 
-__all__ = ["local_training", "what_was_sent"]
+__all__ = ["aggregation", "local_training", "what_was_sent"]
+
+MOST_SHOWN = 16
 
 
 def what_was_sent(audit: Audit) -> str:
-    """The update in a few words: one gradient, or what local training leaves."""
-    if audit.local_steps is None:
+    """The update in a few words: one gradient, what local training leaves, or a sum of them."""
+    steps, several = audit.local_steps, audit.update.clients
+    if several > 1:
+        what = "gradients" if steps is None else "updates"
+        how = "" if not steps else f" of {counted(steps, 'local step')} each"
+        return f"the sum of {several:,} clients' {what}{how}"
+    if audit.update.training is None:
         return "one gradient"
-    return f"one update of {counted(audit.local_steps, 'local step')}"
+    return f"one update of {counted(steps or 1, 'local step')}"
+
+
+def aggregation(audit: Audit) -> str | None:
+    """Whose updates were added up, and what that hides; None for those of a single client."""
+    if audit.update.clients == 1:
+        return None
+    sizes = torch.bincount(audit.owners).tolist()
+    alike = len(set(sizes)) == 1
+    each = f"{counted(sizes[0], 'sample')} each" if alike else f"{min(sizes):,} to {max(sizes):,}"
+    each += "" if alike else " samples"
+    found = audit.recovered_by_client
+    shown = ", ".join(f"{count:,}" for count in found[:MOST_SHOWN])
+    shown += ", ..." if len(found) > MOST_SHOWN else ""
+    return (
+        f"{audit.update.clients:,} clients of {each}; the server sees only the sum of their "
+        f"updates. Recovered of each: {shown}. Whose a sample is cannot be read from the sum"
+    )
 
 
 def local_training(audit: Audit) -> str | None:

@@ -22,7 +22,7 @@ from gradpeel.reporting.account import batch_size, completeness, copies, evidenc
 from gradpeel.reporting.fidelity import fidelity
 from gradpeel.reporting.layout import all_of, was
 from gradpeel.reporting.reasons import precision
-from gradpeel.reporting.rounds import local_training, what_was_sent
+from gradpeel.reporting.rounds import aggregation, local_training, what_was_sent
 from gradpeel.reporting.tally import tally
 from gradpeel.reporting.words import counted, printable, scientific
 from gradpeel.scoring import FALSE, RIGHT, Score
@@ -78,6 +78,7 @@ def setup(audit: Audit) -> list[tuple[str, str]]:
         ("Design", _design(audit)),
         ("Setting", _setting(audit)),
         *_training(audit),
+        *((("Secure aggregation", summed),) if (summed := aggregation(audit)) else ()),
         ("Batch size", batch_size(audit.recovery)),
     ]
     if audit.without_tail is not None:

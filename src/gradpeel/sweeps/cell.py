@@ -38,7 +38,8 @@ class Cell:
         init: initialisation of the network with "passive".
         scale: factor on positive weights with "trap-weights".
         soliton: (c, delta) of the soliton designs.
-        batch_size: samples in the client's batch.
+        batch_size: samples in each client's batch.
+        clients: number of clients whose updates are added up (secure aggregation).
         neurons: width of the target.
         tail: widths of further hidden layers.
         dtype: the dtype in which the client computes.
@@ -63,6 +64,7 @@ class Cell:
     scale: float | None = None
     soliton: tuple[float, float] | None = None
     batch_size: int
+    clients: int = 1
     neurons: int = 1000
     tail: tuple[int, ...] = ()
     dtype: str = "float64"
@@ -120,6 +122,11 @@ class Cell:
         )
 
     @property
+    def samples(self) -> int:
+        """Samples of all clients together."""
+        return self.clients * self.batch_size
+
+    @property
     def training(self) -> dict[str, float]:
         """The settings of local training that were made, by name; none for one gradient."""
         if self.lr is None:
@@ -137,6 +144,8 @@ class Cell:
     def variant(self) -> str:
         """What may differ between cells of the same data, method, batch size and seed."""
         parts = [f"N={self.neurons}"]
+        if self.clients > 1:
+            parts.append(f"clients {self.clients}")
         if self.tail:
             parts.append(f"tail {','.join(map(str, self.tail))}")
         if self.dtype != "float64":

@@ -87,8 +87,8 @@ def _record(row: Finished) -> dict[str, Any]:
     measured = row.measurement
     found: dict[str, Any] = {} if measured is None else asdict(measured)
     if measured is not None:
-        found["recovery_rate"] = measured.recovered / row.cell.batch_size
-        found["peeling_bound"] = measured.reachable / row.cell.batch_size
+        found["recovery_rate"] = measured.recovered / row.cell.samples
+        found["peeling_bound"] = measured.reachable / row.cell.samples
     every = {"method": row.cell.method, **row.cell.settings, **found, "error": row.error}
     return {name: every.get(name) for name in COLUMNS}
 

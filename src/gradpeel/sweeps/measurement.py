@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
 from gradpeel.audit import Audit, audit
 from gradpeel.datasets import Dataset, draw_batch
@@ -120,7 +121,7 @@ def measure(cell: Cell, dataset: Dataset) -> tuple[Measurement, float]:
     """
     batch = draw_batch(
         dataset,
-        cell.batch_size,
+        cell.samples,
         shuffle=cell.shuffle,
         rng=np.random.default_rng([cell.seed, 1]),
     )
@@ -139,6 +140,7 @@ def measure(cell: Cell, dataset: Dataset) -> tuple[Measurement, float]:
         batch.y,
         client=cell.client,
         attacker=Attacker(options.build(batch.auxiliary), effort=cell.effort),
+        aggregation=Aggregation(cell.clients),
         seed=cell.seed,
     )
     return Measurement.of(found), found.seconds

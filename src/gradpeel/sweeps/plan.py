@@ -1,7 +1,7 @@
 r"""A plan: which audits a sweep runs.
 
-It names data sets, designs, weight constructions, batch sizes, widths of the target, tails, dtypes,
-noise, local training, effort and seeds; the cells are all their combinations. Mistakes in a plan
+It names data sets, designs, weight constructions, batch sizes, clients, widths of the target,
+tails, dtypes, noise, local training, effort and seeds; the cells are all their combinations. Mistakes in a plan
 are found when it is made or, if the data is needed to find them, before the first cell runs.
 
 Example:
@@ -57,7 +57,8 @@ class Plan:
         datasets: names of data sets, or paths of `.npz` files.
         designs: how the server sets the target: passive, trap-weights, soliton-free, soliton-data.
         weights: weight constructions of the active designs; passive has none and runs once.
-        batch_sizes: samples in the client's batch.
+        batch_sizes: samples in each client's batch.
+        clients: numbers of clients whose updates are added up (secure aggregation).
         neurons: widths of the target.
         tails: what follows the target, each a list of widths of further hidden layers.
         dtypes: the dtypes in which the client computes.
@@ -87,6 +88,7 @@ class Plan:
     datasets: Sequence[str]
     designs: Sequence[str]
     batch_sizes: Sequence[int]
+    clients: Sequence[int] = (1,)
     weights: Sequence[str] = ("independent",)
     neurons: Sequence[int] = (1000,)
     tails: Sequence[Sequence[int]] = ((),)
@@ -113,7 +115,8 @@ class Plan:
         self._set("weights", self._texts("weights", tuple(WeightsName)))
         self._set("dtypes", self._texts("dtypes", DTYPE_NAMES))
         self._set("batch_sizes", self._list("batch_sizes", _is_positive, "positive integers"))
-        self._set("neurons", self._list("neurons", _is_positive, "positive integers"))
+        for key in ("clients", "neurons"):
+            self._set(key, self._list(key, _is_positive, "positive integers"))
         rule = "lists of positive integers, such as [[], [256, 128]]"
         self._set("tails", tuple(tuple(tail) for tail in self._list("tails", _is_tail, rule)))
         for key in ("noises", "lrs", "efforts"):
@@ -141,10 +144,14 @@ class Plan:
                 **local,
                 effort=float(effort) + 0.0,
                 batch_size=size,
+                clients=clients,
                 shuffle=self.shuffle,
                 seed=seed,
             )
-            for dataset, options, neurons, tail, dtype, noise, local, effort, size, seed in product(
+            for dataset, options, neurons, tail, dtype, noise, local, effort, (
+                clients,
+                size,
+            ), seed in product(
                 self.datasets,
                 self._options(),
                 self.neurons,
@@ -153,7 +160,7 @@ class Plan:
                 self.noises,
                 self._local_trainings(),
                 self.efforts,
-                self.batch_sizes,
+                list(product(self.clients, self.batch_sizes)),
                 self.seeds,  # type: ignore[arg-type]
             )
         ]
@@ -164,9 +171,11 @@ class Plan:
         Raises:
             InputError: a batch size is beyond the training samples.
         """
-        for size in self.batch_sizes:
-            if size > len(dataset.x_train):
-                rule = f"{name} has {len(dataset.x_train)} training samples"
+        there = len(dataset.x_train)
+        for clients, size in product(self.clients, self.batch_sizes):
+            if clients * size > there:
+                many = "" if clients == 1 else f", too few for {clients} clients"
+                rule = f"{name} has {there} training samples{many}"
                 raise self.blame("batch_sizes", size, rule)
 
     def as_dict(self) -> dict[str, Any]:
@@ -237,7 +246,7 @@ class Plan:
     def _check_size(self) -> None:
         """Reject a grid that is too large, before it is spelled out."""
         grid = (self.datasets, self.designs, self.weights, self.batch_sizes, self.neurons)
-        more = (self.tails, self.dtypes, self.noises, self.lrs, self.efforts, self.seeds)
+        more = (self.clients, self.tails, self.dtypes, self.noises, self.lrs, self.efforts, self.seeds)
         local = [getattr(self, key) or (None,) for key in LOCAL_KEYS]
         size = math.prod(map(len, (*grid, *more, *local)))  # type: ignore[arg-type]
         if size > MOST_CELLS:

@@ -88,7 +88,7 @@ def over_seeds(rows: Iterable[Finished]) -> list[Group]:
     grouped: dict[Cell, list[tuple[float, float, float]]] = {}
     for row in rows:
         if row.measurement is not None:
-            size, found = row.cell.batch_size, row.measurement
+            size, found = row.cell.samples, row.measurement
             rates = (found.recovered / size, found.reachable / size, found.baseline_rate)
             grouped.setdefault(replace(row.cell, seed=0), []).append(rates)
     groups = []

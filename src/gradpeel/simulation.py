@@ -1,0 +1,91 @@
+"""A training round, simulated: what the server receives, and what is known of it who looks on.
+
+Part of the audit, which knows the batch; the decoder never imports this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradpeel.aggregation import Aggregation, aggregate, client_weights
+from gradpeel.client import Client, local_update
+from gradpeel.exposure import Exposure, copies_of, ever_fired
+from gradpeel.signals import Contributions
+from gradpeel.target import split
+from gradpeel.trajectory import Trajectory
+from gradpeel.update import Update
+
+__all__ = ["SimulatedRound", "simulate_round"]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRound:
+    """One round of one client, or of several whose updates are added up.
+
+    Attributes:
+        update: what the server receives.
+        exposure: the activation grid of all samples, and what peeling makes of it; after several
+            local steps, the grid of "ever fired".
+        contributions: what each sample adds to the update.
+        owners: (batch,) int64, the client of each sample.
+    """
+
+    update: Update
+    exposure: Exposure
+    contributions: Contributions
+    owners: Tensor
+
+
+@torch.no_grad()
+def simulate_round(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    client: Client,
+    aggregation: Aggregation,
+    *,
+    seed: int,
+) -> SimulatedRound:
+    """Let all clients train, and add up what they send.
+
+    Args:
+        model: what the server sends to everyone.
+        x: (batch, *sample_shape) the samples of all clients, one client after the other.
+        y: what the loss compares with.
+        client: how each of them trains.
+        aggregation: how many there are, and how they are weighted.
+        seed: of anything random; every client has numbers of its own.
+
+    Raises:
+        InputError: there are fewer samples than clients, or what a client raises.
+    """
+    sizes = aggregation.split(len(x))
+    owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    target, updates, paths = split(model), [], []
+    for number, (own, wanted) in enumerate(zip(x.split(sizes), y.split(sizes), strict=True)):
+        path = Trajectory(target, own, wanted, client)
+        of_its_own = seed if number == 0 else _derived(seed, number)
+        updates.append(local_update(model, own, wanted, client, seed=of_its_own, on_step=path))
+        paths.append(path)
+    copies = copies_of(target.front(x.to(target.weight)))
+    grid = ever_fired([torch.cat([path.grid for path in paths], dim=1)], copies)
+    weights = client_weights(updates, aggregation.weighting)
+    each = [path.contributions for path in paths]
+    added = [found.c * weight for found, weight in zip(each, weights, strict=True)]
+    return SimulatedRound(
+        update=updates[0] if len(updates) == 1 else aggregate(updates, aggregation.weighting),
+        exposure=Exposure.of(grid, copies),
+        contributions=Contributions(
+            torch.cat(added, dim=1), torch.cat([found.margins for found in each])
+        ),
+        owners=owners,
+    )
+
+
+def _derived(seed: int, number: int) -> int:
+    """A seed of its own for each client but the first."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
