@@ -46,6 +46,7 @@ KEYS = {
     "warnings", "max_abs_error",
     "median_abs_error", "unrecovered_but_reachable", "seconds",
     "lr", "momentum", "weight_decay", "local_steps", "local_epochs", "local_batch_size",
+    "clients", "recovered_by_client",
     "knows_batch_size", "knows_tail", "data_range", "effort",
 }  # fmt: skip
 
@@ -111,6 +112,8 @@ def test_its_numbers(plain: Audit) -> None:
     assert told["median_abs_error"] <= told["max_abs_error"]
     assert told["explained"] == pytest.approx(1.0)
     assert told["unrecovered_but_reachable"] == []
+    assert told["clients"] == 1
+    assert told["recovered_by_client"] == [12]
     assert told["seconds"] > 0
 
 

@@ -181,6 +181,7 @@ def _check(updates: list[Update], weighting: str) -> None:
             kind = type(update).__name__
             raise InputError(f"updates[{place}] of type {kind}: expected gradpeel.Update")
         _check_alike(f"updates[{place}]", update, updates[0])
+    for place, update in enumerate(updates):
         if weighting == "samples" and update.batch_size is None and len(updates) > 1:
             raise InputError(
                 f"updates[{place}]: batch_size=None: expected the number of its samples, by which "
@@ -195,9 +196,7 @@ def _check_alike(where: str, update: Update, first: Update) -> None:
         for one in (update, first)
     )
     if shapes != others:
-        wrong = next(
-            name for name in {**others, **shapes} if shapes.get(name) != others.get(name)
-        )
+        wrong = next(name for name in {**others, **shapes} if shapes.get(name) != others.get(name))
         raise InputError(
             f"{where}: {wrong} of shape {shapes.get(wrong)}: expected {others.get(wrong)} as in "
             "the first"

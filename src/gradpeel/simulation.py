@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gradpeel.aggregation import Aggregation, aggregate, client_weights
 from gradpeel.client import Client, local_update
+from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, copies_of, ever_fired
 from gradpeel.signals import Contributions
 from gradpeel.target import split
@@ -65,11 +66,14 @@ def simulate_round(
     """
     sizes = aggregation.split(len(x))
     owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    if len(sizes) > 1 and len(y) != len(x):
+        raise InputError(f"y of {len(y)} entries: expected one for each of the {len(x)} samples")
     target, updates, paths = split(model), [], []
-    for number, (own, wanted) in enumerate(zip(x.split(sizes), y.split(sizes), strict=True)):
-        path = Trajectory(target, own, wanted, client)
-        of_its_own = seed if number == 0 else _derived(seed, number)
-        updates.append(local_update(model, own, wanted, client, seed=of_its_own, on_step=path))
+    for number in range(len(sizes)):
+        mine = slice(None) if len(sizes) == 1 else owners == number
+        path = Trajectory(target, x[mine], y[mine], client)
+        own_seed = seed if number == 0 else _derived(seed, number)
+        updates.append(local_update(model, x[mine], y[mine], client, seed=own_seed, on_step=path))
         paths.append(path)
     copies = copies_of(target.front(x.to(target.weight)))
     grid = ever_fired([torch.cat([path.grid for path in paths], dim=1)], copies)

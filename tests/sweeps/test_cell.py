@@ -23,6 +23,7 @@ OTHER: dict[str, Any] = {
     "scale": 0.5,
     "soliton": (0.1, 0.5),
     "batch_size": 65,
+    "clients": 4,
     "neurons": 1001,
     "tail": (32,),
     "dtype": "float32",
@@ -40,7 +41,7 @@ OTHER: dict[str, Any] = {
 
 
 def test_the_key_is_the_same_on_every_machine() -> None:
-    assert CELL.key == "38803c03b6757b582aa63048"
+    assert CELL.key == "dcf9b33d1eb09d2a3d5090dc"
     assert replace(CELL).key == CELL.key
 
 

@@ -194,6 +194,8 @@ class Limits:
     """Inverse iterations in each turn."""
     row_polish_steps: int = 12
     """How often neurons that are not silent are left out."""
+    row_left_out: float = 0.03
+    """Share of the neurons taken for silent of which one more may be left out in each turn."""
     row_outlier: float = 8.0
     """How many times the median of silent neurons one of them may be, in units of its error."""
     row_zero: float = 16.0

@@ -246,7 +246,15 @@ class Plan:
     def _check_size(self) -> None:
         """Reject a grid that is too large, before it is spelled out."""
         grid = (self.datasets, self.designs, self.weights, self.batch_sizes, self.neurons)
-        more = (self.clients, self.tails, self.dtypes, self.noises, self.lrs, self.efforts, self.seeds)
+        more = (
+            self.clients,
+            self.tails,
+            self.dtypes,
+            self.noises,
+            self.lrs,
+            self.efforts,
+            self.seeds,
+        )
         local = [getattr(self, key) or (None,) for key in LOCAL_KEYS]
         size = math.prod(map(len, (*grid, *more, *local)))  # type: ignore[arg-type]
         if size > MOST_CELLS:

@@ -331,13 +331,18 @@ def vanishing(
     """
     start, away = gaussian(2, basis.shape[1], like=basis)
     vector, other, error = start, away, start.new_tensor(torch.inf)
-    for _ in range(LIMITS.row_polish_steps):
+    asked, count = silent, int(silent.sum())
+    step = LIMITS.row_left_out * count
+    for turn in range(1, LIMITS.row_polish_steps + 1):
         if int(silent.sum()) < basis.shape[1] + LIMITS.row_spare:
             return vector, other, error.new_tensor(torch.inf), silent
         vector, other, error = null_vector(basis, ~silent)
         size = (basis @ vector).abs()
         usual = max(float(size[silent].median()), noise_of(vector, strength))
-        stays = silent & (size <= LIMITS.row_outlier * usual)
+        # While the vector is off, it is off everywhere: leave out the worst first, and take back
+        # what an earlier turn left out.
+        worst = size[asked].sort().values[-1 - min(int(turn * step), count - 1)]
+        stays = asked & (size <= max(LIMITS.row_outlier * usual, float(worst)))
         if torch.equal(stays, silent):
             break
         silent = stays

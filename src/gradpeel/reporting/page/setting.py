@@ -28,6 +28,11 @@ def setting_of(audit: Audit) -> list[tuple[str, str]]:
         ("Attacker", printable(server)),
         ("Model", printable(architecture(audit.model), 80)),
         ("First layer", weights(audit) if kept else f"{origin}, {weights(audit)}"),
+        *(
+            (("Clients", f"{clients:,}, added up"),)
+            if (clients := audit.update.clients) > 1
+            else ()
+        ),
         ("Batch size", f"{audit.score.batch_size:,}"),
         ("Data type", str(audit.update.dtype).removeprefix("torch.")),
         ("Local training", local_training(audit) or "none, one gradient"),
