@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
+from torch import Tensor
 
 import gradpeel as gp
 from gradpeel import Aggregation, Client, CrossEntropy, InputError, LocalTraining, aggregate
@@ -18,6 +20,14 @@ from gradpeel.simulation import simulate_round
 from support import make_batch, make_model
 
 UNEQUAL = Aggregation(sizes=(9, 3), weighting="equal")
+
+
+def parts(x: Tensor, y: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The samples of each client."""
+    start = 0
+    for size in sizes:
+        yield x[start : start + size], y[start : start + size]
+        start += size
 
 
 @settings(max_examples=40)
@@ -34,8 +44,8 @@ def test_the_sum_is_the_update_of_the_joined_batch(
     x, y = make_batch(5, sum(sizes), 3, seed=seed)
     client = Client(reduction=reduction, lr=lr)
     weighting: Any = "samples" if reduction == "mean" else "equal"
-    parts = zip(x.split(sizes), y.split(sizes), strict=True)
-    found = aggregate([gp.local_update(model, *part, client) for part in parts], weighting)
+    updates = [gp.local_update(model, *part, client) for part in parts(x, y, sizes)]
+    found = aggregate(updates, weighting)
     joined = gp.local_update(model, x, y, client)
     assert found.equal_weights
     assert (found.clients, found.batch_size) == (len(sizes), sum(sizes))
@@ -59,8 +69,8 @@ def test_says_whether_samples_weigh_the_same(
 ) -> None:
     model, (x, y) = make_model(5, 9, 3), make_batch(5, sum(sizes), 3)
     client = Client(reduction=reduction)
-    parts = zip(x.split(sizes), y.split(sizes), strict=True)
-    found = aggregate([gp.local_update(model, *part, client) for part in parts], weighting)
+    updates = [gp.local_update(model, *part, client) for part in parts(x, y, sizes)]
+    found = aggregate(updates, weighting)
     assert found.equal_weights is equal
     # Its scale is that of the clients: a mean of the same gradients is that gradient.
     one = gp.local_update(model, x[:4], y[:4], client)
@@ -220,7 +230,9 @@ def test_errors(make: Any, message: str) -> None:
 
 def test_an_audit_names_what_is_wrong() -> None:
     model, (x, y) = make_model(5, 9, 3), make_batch(5, 4, 3)
-    with pytest.raises(InputError, match="aggregation of type int: expected gradpeel.Aggregation"):
+    with pytest.raises(
+        InputError, match=r"aggregation of type int: expected gradpeel\.Aggregation"
+    ):
         gp.audit(model, x, y, aggregation=2)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="clients=5: expected at most as many as the 4 samples"):
         gp.audit(model, x, y, aggregation=Aggregation(5))

@@ -164,7 +164,7 @@ def _sum(name: str, updates: Sequence[Update], weights: Sequence[float]) -> Tens
 
 
 def _common(trainings: Sequence[LocalTraining | None]) -> LocalTraining | None:
-    """What holds for the training of all clients; they may have taken different numbers of steps."""
+    """What holds for the training of all clients, whatever number of steps each has taken."""
     first = trainings[0]
     if first is None or all(training == first for training in trainings):
         return first
@@ -176,11 +176,12 @@ def _check(updates: list[Update], weighting: str) -> None:
         raise InputError(f"weighting={weighting!r}: expected one of {WEIGHTINGS}")
     if not updates:
         raise InputError("updates: expected at least one")
-    for place, update in enumerate(updates):
-        if not isinstance(update, Update):
-            kind = type(update).__name__
+    given: list[object] = [*updates]
+    for place, one in enumerate(given):
+        if not isinstance(one, Update):
+            kind = type(one).__name__
             raise InputError(f"updates[{place}] of type {kind}: expected gradpeel.Update")
-        _check_alike(f"updates[{place}]", update, updates[0])
+        _check_alike(f"updates[{place}]", one, updates[0])
     for place, update in enumerate(updates):
         if weighting == "samples" and update.batch_size is None and len(updates) > 1:
             raise InputError(

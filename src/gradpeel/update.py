@@ -161,15 +161,7 @@ def save_update(update: Update, path: str | Path) -> Path:
     for name in (_NPZ_META, "__metadata__"):
         if name in update.gradients:
             raise InputError(f"{path}: {name}: the file formats keep this name for themselves")
-    meta = {"format": _FORMAT, "reduction": update.reduction}
-    if update.batch_size is not None:
-        meta["batch_size"] = str(update.batch_size)
-    if update.training is not None:
-        meta["training"] = update.training.as_json()
-    if update.clients > 1:
-        meta["clients"] = str(update.clients)
-    if not update.equal_weights:
-        meta["weights"] = "unequal"
+    meta = _meta(update)
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in update.gradients.items()
@@ -186,6 +178,20 @@ def save_update(update: Update, path: str | Path) -> Path:
     else:
         raise InputError(f"{path}: expected a file ending in .safetensors or .npz")
     return path
+
+
+def _meta(update: Update) -> dict[str, str]:
+    """What is known about the training round, as the files hold it."""
+    meta = {"format": _FORMAT, "reduction": update.reduction}
+    if update.batch_size is not None:
+        meta["batch_size"] = str(update.batch_size)
+    if update.training is not None:
+        meta["training"] = update.training.as_json()
+    if update.clients > 1:
+        meta["clients"] = str(update.clients)
+    if not update.equal_weights:
+        meta["weights"] = "unequal"
+    return meta
 
 
 def load_update(

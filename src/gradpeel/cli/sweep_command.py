@@ -63,6 +63,7 @@ def sweep_command(
     neurons = [1000]            # this and everything below is optional
     tails = [[], [256, 128]]    # widths of further hidden layers
     dtypes = ["float64", "float32"]
+    clients = [1, 4, 16]        # whose updates are added up
     noises = [0, 1e-6]
     lrs = [0, 0.01]             # of local training; 0 for one gradient
     local_steps = [1, 5]        # or local_epochs
