@@ -74,8 +74,8 @@ class Audit:
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
         y: (batch,) labels, or (batch, outputs) targets.
-        without_tail: why the decoder worked without the tail, and therefore without labels; None
-            if it used the tail.
+        without_tail: why the decoder's evidence does without the tail; it then has no labels, but
+            for those of several local steps. None if it used the tail.
         update: what the decoder received from the client.
         exposure: the activation grid of the batch, and what peeling reaches on it; after several
             local steps, the grid of "ever fired".

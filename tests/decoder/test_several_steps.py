@@ -19,7 +19,16 @@ from gradpeel.decoder.rows.settling import settle
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.target import split
 from gradpeel.training import LocalTraining
-from support import SmallRound, default_model, make_batch, readable, recovered, round_of, truths_of
+from support import (
+    SmallRound,
+    default_model,
+    make_batch,
+    make_model,
+    readable,
+    recovered,
+    round_of,
+    truths_of,
+)
 
 TRAININGS: list[dict[str, Any]] = [
     {"lr": 0.01, "local_steps": 5},
@@ -61,7 +70,38 @@ def test_all_samples_come_back(training: dict[str, Any]) -> None:
     recovery = peel(round_.model, round_.update)
     assert recovered(recovery, round_, within=1e-6) == set(range(30))
     assert Stage.ROWS in recovery.stages
+    found = recovery.labels.tolist()
+    assert found == round_.y[truths_of(recovery.samples, round_.x)].tolist()
+
+
+def test_labels_are_left_out_where_they_cannot_be_read() -> None:
+    training = TRAININGS[0]
+    round_ = crowded(**training)
+    # The next layer may not be used; or there are no labels; or it was not sent; or it is not last.
+    unknown: list[dict[str, Any]] = [{"knows_tail": False}, {"loss": gp.MeanSquaredError()}]
+    for setting in unknown:
+        recovery = peel(round_.model, round_.update, **setting)
+        assert len(recovery) == 30
+        assert recovery.labels.tolist() == [-1] * 30
+    only = {name: round_.update.gradients[name] for name in ("0.weight", "0.bias")}
+    recovery = peel(round_.model, replace(round_.update, gradients=only))
     assert recovery.labels.tolist() == [-1] * 30
+    deep = gp.local_update(
+        model := make_model(60, 300, 6, (40,)), round_.x, round_.y, gp.Client(**training)
+    )
+    assert set(peel(model, deep).labels.tolist()) <= {-1}
+
+
+def test_copies_with_different_labels_get_none() -> None:
+    x, y = crowded().x, crowded().y
+    x[7], y[7] = x[3], (y[3] + 1) % 6
+    model = default_model(60, 300, 6, seed=0, dtype=torch.float64)
+    round_ = round_of(model, x, y, **TRAININGS[0])
+    recovery = peel(round_.model, round_.update)
+    truths = truths_of(recovery.samples, x)
+    assert sorted(truths) == sorted(set(range(30)) - {7})
+    for label, truth in zip(recovery.labels.tolist(), truths, strict=True):
+        assert label == (-1 if truth == 3 else y[truth])
 
 
 @pytest.mark.parametrize("seed", range(2))

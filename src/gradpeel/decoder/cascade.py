@@ -38,13 +38,13 @@ from gradpeel.decoder.recovery import Evidence, Recovery, Round, RowCount, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows import Isolated, run_row_cascade
 from gradpeel.decoder.share import Share, learn_share
-from gradpeel.decoder.simulate import Backward
+from gradpeel.decoder.simulate import Backward, ends_at_next_layer
 from gradpeel.decoder.state import Look, State
 from gradpeel.decoder.uncertified import Solved, read_uncertified
 from gradpeel.decoder.unproven import Reading
 from gradpeel.errors import InputError
 from gradpeel.losses import CrossEntropy
-from gradpeel.target import split
+from gradpeel.target import Target, split
 from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.update import Update
 
@@ -74,7 +74,8 @@ def peel(
         loss: what the client minimised. With cross-entropy, samples are certified by simulating
             them, and get labels. With another loss, with a tail that is unknown or cannot be
             simulated, with samples of different weights, or with an update of several local steps,
-            they are certified by the structure of the update and get no labels.
+            they are certified by the structure of the update. Then they have labels only after
+            several steps, and only if the last layer follows the target.
         knows_tail: whether the loss and the network behind the target are known; otherwise neither
             is used.
         sample_shape: shape of one sample; without it, flat rows are returned.
@@ -143,6 +144,7 @@ class Peeling:
         loss = as_loss(loss, reduction=update.reduction)
         check_data_range(data_range)
         check_at_least_0("effort", effort)
+        labelled = knows_tail and isinstance(loss, CrossEntropy)
         if update.training is not None and not update.training.is_one_step:
             # What is recomputed at the model that was sent holds for one step; over several only
             # the structure of the sum does.
@@ -158,6 +160,7 @@ class Peeling:
         self._range = data_range
         residual = Residual(target, update, use_next=use_next_layer)
         self._layer = None if residual.of_several_steps else target.tail.next_layer
+        self._head = _head(target, update) if labelled and residual.of_several_steps else None
         self._direction, self._signs = _random_directions(residual, target.neurons)
         can_simulate = (
             knows_tail and target.tail.unknown is None and samples_weigh_alike(update, loss)
@@ -495,8 +498,24 @@ class Peeling:
                 vague=self._vague,
                 ambiguous=self._ambiguous,
                 rows=self._rows,
+                head=self._head,
             )
         )
+
+
+def _head(target: Target, update: Update) -> Tensor | None:
+    """(classes, neurons) the last layer's weight, on average over several local steps.
+
+    None where it does not follow the target, or did not come with the update.
+    """
+    tail, name = target.tail, target.tail.next_weight_name
+    if tail.unknown is not None or tail.next_layer is None or name is None:
+        return None
+    classes = tail(torch.zeros_like(target.bias)[None]).shape[1]
+    if name not in update.gradients or classes < 2 or not ends_at_next_layer(tail, classes):
+        return None
+    lr = 1.0 if update.training is None else update.training.lr or 1.0
+    return tail.next_layer.weight.double() - 0.5 * lr * update.gradients[name].double()
 
 
 def _random_directions(residual: Residual, neurons: int) -> tuple[Tensor, Tensor]:

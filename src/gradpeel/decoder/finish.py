@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.labels import labels_after_training, labels_of
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import batches, combine, gaussian
 from gradpeel.decoder.recovery import BatchSize, Evidence, Recovery, RowCount
@@ -54,6 +55,8 @@ class Ending:
         vague: something was too inexact to be certified.
         ambiguous: sources of samples that the structure cannot distinguish from mixtures.
         rows: how far the row cascade came, if it was tried.
+        head: (classes, neurons) weight of the last layer, where labels can be read after several
+            local steps.
     """
 
     target: Target
@@ -70,6 +73,17 @@ class Ending:
     vague: bool
     ambiguous: set[int]
     rows: RowCount | None
+    head: Tensor | None = None
+
+
+def _labels(end: Ending, known: SampleBlock) -> Tensor:
+    """(n,) the labels of the samples, -1 where unknown."""
+    if end.head is None or not len(known.coordinates):
+        return labels_of(known.counts)
+    residual = end.state.residual
+    z = residual.pre_activations(known.coordinates)
+    firm = residual.firing(known.coordinates, z, known.sample_error).firm
+    return labels_after_training(known.sensitivities, firm, end.head)
 
 
 def finish(end: Ending) -> Recovery:
@@ -90,7 +104,7 @@ def finish(end: Ending) -> Recovery:
     invert = partial(_samples, target=end.target, sample_shape=end.sample_shape)
     return Recovery(
         samples=invert(combine(combinations, gradient).cpu()),
-        labels=samples.labels[kept].cpu(),
+        labels=_labels(end, known).cpu(),
         multiplicities=counts.sum(1).cpu(),
         label_counts=tuple(
             {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()

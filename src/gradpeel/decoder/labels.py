@@ -1,4 +1,6 @@
-"""Labels of samples that occur several times in the batch, or that the structure certified.
+"""Labels where they do not simply follow from a simulated gradient.
+
+That is so for samples that occur several times in the batch, or that the structure certified.
 
 Copies of a sample add up to one gradient. At the logits it is
 
@@ -9,6 +11,11 @@ the plain cross-entropy, so that M is the number of copies). The sample is known
 every M the counts follow, and those that are whole numbers are the labels. The count of one label
 gives M, so only a few values of M have to be tried, whatever the number of classes and their
 weights.
+
+Over several local steps neither p nor the weights are known at every step. But a sample's row is
+still what the last layer sends back, c = W2^T v with v the sum of its gradients at the logits, at
+the neurons that it fires throughout, as long as W2 hardly changes. And in every step only the entry
+of its own label is negative.
 """
 
 from __future__ import annotations
@@ -19,7 +26,7 @@ from torch import Tensor
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.simulate import Backward
 
-__all__ = ["labels_of", "tally"]
+__all__ = ["labels_after_training", "labels_of", "tally"]
 
 
 def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> Tensor:
@@ -64,6 +71,33 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
         best = torch.where(fits[:, None], whole, best)
         least = torch.where(fits, off, least)
     return best
+
+
+def labels_after_training(rows: Tensor, firm: Tensor, weight: Tensor) -> Tensor:
+    """Labels of samples after several local steps, from their rows.
+
+    Args:
+        rows: (n, neurons) sensitivities of each sample, summed over all steps.
+        firm: (n, neurons) mask of neurons that it fires throughout.
+        weight: (classes, neurons) of the last layer, which follows the target.
+
+    Returns:
+        (n,) the labels; -1 where more than one entry of a fitted gradient is negative, its entries
+        do not add up to zero, or it does not explain the row.
+    """
+    labels = torch.full((len(rows),), -1, device=rows.device)
+    for i, (row, on) in enumerate(zip(rows, firm, strict=True)):
+        sent_back, seen = weight[:, on].T, row[on]
+        if len(seen) < 2 * weight.shape[0] or not bool(seen.any()):
+            continue
+        v = torch.linalg.lstsq(sent_back, seen[:, None]).solution[:, 0]
+        lowest, second = v.topk(2, largest=False).values.tolist()
+        explains = (sent_back @ v - seen).norm() <= LIMITS.label_misfit * seen.norm()
+        alone = second >= LIMITS.label_apart * lowest
+        balanced = abs(float(v.sum())) <= LIMITS.label_apart * -lowest
+        if bool(explains) and lowest < 0 and alone and balanced:
+            labels[i] = v.argmin()
+    return labels
 
 
 def labels_of(counts: Tensor) -> Tensor:

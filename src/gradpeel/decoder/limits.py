@@ -231,6 +231,12 @@ class Limits:
     """Sensitivities below this part of the typical one are none."""
     firing_share: float = 0.995
     """Share of the neurons that fire at which sensitivities must be found."""
+    label_misfit: float = 0.5
+    """Largest part of a row of several steps that the gradient of its label may leave unexplained:
+    the last layer changes meanwhile."""
+    label_apart: float = 0.2
+    """Largest negative entry besides that of the label, and largest sum of all entries, relative to
+    it."""
     hidden_firing: float = 0.1
     """Largest share of neurons at which a sample's row may not be what its pre-activations at both
     ends of several local steps say."""

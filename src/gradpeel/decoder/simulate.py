@@ -199,14 +199,7 @@ class Backward:
     @cached_property
     def ends_at_next_layer(self) -> bool:
         """Whether the next layer is the last."""
-        layer = self.tail.next_layer
-        if layer is None or layer.out_features != self.classes:
-            return False
-        # Clamping or saturating is not the identity: test numbers of all sizes.
-        sizes = torch.logspace(-30, 30, 61, dtype=torch.float64, device="cpu")
-        row = torch.linspace(-1.0, 1.0, self.classes, dtype=torch.float64, device="cpu")
-        probe = (sizes[:, None] * row).to(layer.weight)
-        return torch.equal(self.tail.rest(probe), probe)
+        return ends_at_next_layer(self.tail, self.classes)
 
     @cached_property
     def largest_response(self) -> float | None:
@@ -256,6 +249,18 @@ class Backward:
         repeated = entered.repeat_interleave(each, 0)
         pulled = self._pull(repeated, cotangents)
         return pulled.view(len(entered), each, entered.shape[1])
+
+
+def ends_at_next_layer(tail: Tail, classes: int) -> bool:
+    """Whether the layer after the target is the last, and its outputs are the logits."""
+    layer = tail.next_layer
+    if layer is None or layer.out_features != classes:
+        return False
+    # Clamping or saturating is not the identity: test numbers of all sizes.
+    sizes = torch.logspace(-30, 30, 61, dtype=torch.float64, device="cpu")
+    row = torch.linspace(-1.0, 1.0, classes, dtype=torch.float64, device="cpu")
+    probe = (sizes[:, None] * row).to(layer.weight)
+    return torch.equal(tail.rest(probe), probe)
 
 
 def _tile(rows: Tensor, samples: Tensor) -> Tensor:

@@ -83,7 +83,8 @@ def setup(audit: Audit) -> list[tuple[str, str]]:
     ]
     if audit.without_tail is not None:
         why = printable(audit.without_tail, most=200)
-        rows.append(("Later layers", f"not used: {why}"))
+        how = "used for labels only" if bool((audit.recovery.labels >= 0).any()) else "not used"
+        rows.append(("Later layers", f"{how}: {why}"))
     return rows
 
 
