@@ -47,6 +47,7 @@ KEYS = {
     "median_abs_error", "unrecovered_but_reachable", "seconds",
     "lr", "momentum", "weight_decay", "local_steps", "local_epochs", "local_batch_size",
     "knows_batch_size", "knows_tail", "data_range", "effort",
+    "membership", "wrong_memberships",
 }  # fmt: skip
 
 
@@ -108,6 +109,8 @@ def test_its_numbers(plain: Audit) -> None:
     assert 0 < told["baseline_rate"] <= 1
     assert told["complete"] is True
     assert told["max_abs_error"] < 1e-9
+    assert told["membership"] == plain.membership.as_dict()
+    assert (told["membership"]["in"], told["wrong_memberships"]) == (12, 0)
     assert told["median_abs_error"] <= told["max_abs_error"]
     assert told["explained"] == pytest.approx(1.0)
     assert told["unrecovered_but_reachable"] == []
