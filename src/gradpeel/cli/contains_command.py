@@ -17,6 +17,7 @@ from gradpeel.cli.update_files import (
     LocalSteps,
     Lr,
     Model,
+    Momentum,
     Sent,
     UpdateFile,
     WeightDecay,
@@ -44,6 +45,7 @@ def contains_command(
     after: After = None,
     lr: Lr = None,
     local_steps: LocalSteps = None,
+    momentum: Momentum = 0.0,
     weight_decay: WeightDecay = None,
     non_members: Annotated[
         Path | None,
@@ -85,7 +87,9 @@ def contains_command(
     """Tell which records took part in an update, without decoding it.
 
     Each record gets a distance from the update, the error of that distance, and a
-    verdict: in, out, or unknown where the update cannot tell.
+    verdict: in, out, or unknown where the update cannot tell. The update may be
+    the gradient of one batch (UPDATE and --model), or what any number of local
+    steps changed (--before and --after).
 
     For auditing systems that you own or are permitted to test.
 
@@ -93,6 +97,8 @@ def contains_command(
     gradpeel audit --data digits --out audit
     gradpeel contains audit/update.safetensors --model audit/model.safetensors \\
         --records canaries.npz
+    gradpeel contains --before sent.safetensors --after returned.safetensors \\
+        --lr 0.1 --local-steps 20 --records canaries.npz
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     from gradpeel.errors import InputError  # noqa: PLC0415
     from gradpeel.membership import contains  # noqa: PLC0415
@@ -106,6 +112,7 @@ def contains_command(
         after=after,
         lr=lr,
         local_steps=local_steps,
+        momentum=momentum,
         weight_decay=weight_decay,
     ).load(batch_size=batch_size)
     asked = load_records(records, field)

@@ -22,9 +22,11 @@ from gradpeel.cli.update_files import (
     LocalSteps,
     Lr,
     Model,
+    Momentum,
     Sent,
     UpdateFile,
     WeightDecay,
+    hint,
 )
 from gradpeel.errors import InputError
 
@@ -45,6 +47,7 @@ def peel_command(
     after: After = None,
     lr: Lr = None,
     local_steps: LocalSteps = None,
+    momentum: Momentum = 0.0,
     weight_decay: WeightDecay = None,
     batch_size: Annotated[
         int | None,
@@ -90,6 +93,10 @@ def peel_command(
 ) -> None:
     """Decode an update: report how many samples it gives away, with labels and certificates.
 
+    An update is the gradient of one batch (UPDATE and --model), or what local
+    training changed (--before and --after). After one local step it is decoded
+    like a gradient; after several, samples are read from the first layer alone.
+
     Recovered samples are personal data. They are counted but not shown, and
     written only with --samples.
 
@@ -98,7 +105,7 @@ def peel_command(
     \b
     gradpeel audit --data digits --out audit
     gradpeel peel audit/update.safetensors --model audit/model.safetensors
-    gradpeel peel --before sent.safetensors --after returned.safetensors --lr 0.1 --local-steps 1
+    gradpeel peel --before sent.safetensors --after returned.safetensors --lr 0.1 --local-steps 5
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
     sample_shape = None if shape is None else parse_sizes("shape", shape)
@@ -116,6 +123,7 @@ def peel_command(
         after=after,
         lr=lr,
         local_steps=local_steps,
+        momentum=momentum,
         weight_decay=weight_decay,
     )
     with nullcontext() if samples is None else private_directory(samples) as folder:
@@ -146,12 +154,14 @@ def peel_command(
         if folder is not None:
             _write(folder / "samples.npz", recovery, sample_shape or (features,))
 
+    advice = None if recovery.found else hint(sent.training)
     if as_json:
-        typer.echo(to_json(_numbers(sent, recovery, classes=classes, seconds=seconds)))
+        numbers = _numbers(sent, recovery, classes=classes)
+        typer.echo(to_json({**numbers, "hint": advice, "seconds": seconds}))
     else:
         from gradpeel.reporting import peel_summary  # noqa: PLC0415
 
-        Console().print(peel_summary(recovery, classes=classes))
+        Console().print(peel_summary(recovery, classes=classes, hint=advice))
     if samples is not None:
         note = "recovered samples are personal data, and only you can read them"
         typer.echo(f"wrote {samples / 'samples.npz'}: {note}", err=True)
@@ -177,9 +187,7 @@ def _write(path: Path, recovery: Recovery, sample_shape: tuple[int, ...]) -> Non
     )
 
 
-def _numbers(
-    update: Update, recovery: Recovery, *, classes: int, seconds: float
-) -> dict[str, object]:
+def _numbers(update: Update, recovery: Recovery, *, classes: int) -> dict[str, object]:
     """What was decoded as plain values; samples are not among them."""
     labelled = bool((recovery.labels >= 0).any())
     return {
@@ -191,7 +199,6 @@ def _numbers(
         "max_residual": _largest(recovery.residuals),
         "min_score": float(recovery.scores.min()) if len(recovery) else None,
         "max_error": _largest(recovery.errors),
-        "seconds": seconds,
     }
 
 

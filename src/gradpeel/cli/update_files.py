@@ -14,9 +14,21 @@ from gradpeel.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
+    from gradpeel.training import LocalTraining
     from gradpeel.update import Reduction, Update
 
-__all__ = ["After", "Before", "LocalSteps", "Lr", "Model", "Sent", "UpdateFile", "WeightDecay"]
+__all__ = [
+    "After",
+    "Before",
+    "LocalSteps",
+    "Lr",
+    "Model",
+    "Momentum",
+    "Sent",
+    "UpdateFile",
+    "WeightDecay",
+    "hint",
+]
 
 UpdateFile = Annotated[
     Path | None,
@@ -47,7 +59,8 @@ After = Annotated[
     Path | None,
     typer.Option(
         metavar="MODEL",
-        help="The weights that it returned after training with SGD; of Adam only signs are left.",
+        help="The weights that it returned after training locally with SGD, for one step or for "
+        "many. Adam leaves only signs.",
         show_default=False,
     ),
 ]
@@ -56,7 +69,13 @@ Lr = Annotated[
 ]
 LocalSteps = Annotated[
     int | None,
-    typer.Option(help="Number of its local steps, with --after.", show_default="unknown"),
+    typer.Option(
+        help="Number of its local steps, with --after; a single one is decoded like a gradient.",
+        show_default="unknown",
+    ),
+]
+Momentum = Annotated[
+    float, typer.Option(help="Momentum of its SGD, with --after, from 0 to below 1.")
 ]
 WeightDecay = Annotated[
     float | None,
@@ -78,6 +97,7 @@ class Sent:
     after: Path | None = None
     lr: float | None = None
     local_steps: int | None = None
+    momentum: float = 0.0
     weight_decay: float | None = None
 
     def __post_init__(self) -> None:
@@ -88,9 +108,17 @@ class Sent:
         if self.after is None:
             if self.update is None or self.model is None:
                 raise InputError("expected UPDATE and --model, or --before and --after")
-            for name in ("lr", "local_steps", "weight_decay"):
-                if (value := getattr(self, name)) is not None:
-                    raise InputError(f"{name}={value}: expected only with --after")
+            for name in ("lr", "local_steps", "momentum", "weight_decay"):
+                if (value := getattr(self, name)) != getattr(Sent, name):
+                    raise InputError(
+                        f"{name}={value}: a setting of local training: expected with --before and "
+                        "--after"
+                    )
+        elif self.weight_decay and (self.lr is None or self.local_steps is None):
+            raise InputError(
+                f"weight_decay={self.weight_decay}: cannot be undone without --lr and "
+                "--local-steps: give both, or leave it out and have it found"
+            )
 
     def load(
         self, *, batch_size: int | None = None, reduction: Reduction | None = None
@@ -115,8 +143,38 @@ class Sent:
             returned,
             lr=self.lr,
             steps=self.local_steps,
+            momentum=self.momentum,
             weight_decay=self.weight_decay,
             batch_size=batch_size,
             reduction=reduction or "mean",
         )
         return network, sent
+
+
+def hint(training: LocalTraining | None) -> str:
+    """What to try with an update in which nothing was found, by how it was decoded.
+
+    Args:
+        training: the local training that the update was declared to be; None for a gradient.
+    """
+    if training is None:
+        return (
+            "This update was decoded as the gradient of one batch. If it is a difference of "
+            "weights, as clients return it after local training, give the weights with --before "
+            "and --after, and what you know of the training with --lr, --local-steps, --momentum "
+            "and --weight-decay."
+        )
+    if training.steps is None:
+        return (
+            "The number of local steps is unknown. If there was only one, --local-steps 1 lets the "
+            "decoder use the later layers too."
+        )
+    if training.is_one_step:
+        return (
+            "This update was decoded as the result of a single local step. If the client took "
+            "several, give their number with --local-steps, or leave it out."
+        )
+    return (
+        "After several local steps samples are read from the first layer alone. "
+        "`gradpeel contains` may still tell whether given records took part."
+    )
