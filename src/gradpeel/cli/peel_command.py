@@ -13,21 +13,10 @@ from rich.console import Console
 
 from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
 from gradpeel.cli.loss_options import LossOptions, ReductionName
-from gradpeel.cli.output import private_directory, to_json
+from gradpeel.cli.output import AsJson, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
-from gradpeel.cli.update_files import (
-    After,
-    Before,
-    LocalSteps,
-    Lr,
-    Model,
-    Momentum,
-    Sent,
-    UpdateFile,
-    WeightDecay,
-    hint,
-)
+from gradpeel.cli.update_files import Sent, hint, takes_update
 from gradpeel.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,23 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["peel_command"]
 
 
+@takes_update
 def peel_command(
     *,
-    update: UpdateFile = None,
-    model: Model = None,
-    before: Before = None,
-    after: After = None,
-    lr: Lr = None,
-    local_steps: LocalSteps = None,
-    momentum: Momentum = 0.0,
-    weight_decay: WeightDecay = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Samples behind the update.",
-            show_default="what the file says, or found in the update",
-        ),
-    ] = None,
+    sent: Sent,
     reduction: Annotated[
         ReductionName | None,
         typer.Option(
@@ -87,9 +63,7 @@ def peel_command(
             show_default="flat",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Decode an update: report how many samples it gives away, with labels and certificates.
 
@@ -116,32 +90,20 @@ def peel_command(
             f"label_smoothing={label_smoothing}: with --unknown-tail there are no labels to smooth"
         )
 
-    files = Sent(
-        update=update,
-        model=model,
-        before=before,
-        after=after,
-        lr=lr,
-        local_steps=local_steps,
-        momentum=momentum,
-        weight_decay=weight_decay,
-    )
     with nullcontext() if samples is None else private_directory(samples) as folder:
         # torch takes a second to import; --help and a wrong option need not wait for it.
         from gradpeel.decoder import peel  # noqa: PLC0415
 
-        network, sent = files.load(
-            batch_size=batch_size, reduction=None if reduction is None else reduction.value
-        )
+        network, update = sent.load(reduction=None if reduction is None else reduction.value)
         features, classes = _ends(network)
         if sample_shape is not None and math.prod(sample_shape) != features:
             raise InputError(f"shape={shape}: expected {features} values in all, as the model has")
         loss = LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
-        with watch(sent.batch_size) as watcher:
+        with watch(update.batch_size) as watcher:
             recovery = peel(
                 network,
-                sent,
+                update,
                 loss=loss,
                 knows_tail=knows_tail,
                 data_range=limits,
@@ -154,9 +116,9 @@ def peel_command(
         if folder is not None:
             _write(folder / "samples.npz", recovery, sample_shape or (features,))
 
-    advice = None if recovery.found else hint(sent.training)
+    advice = None if recovery.found else hint(update.training)
     if as_json:
-        numbers = _numbers(sent, recovery, classes=classes)
+        numbers = _numbers(update, recovery, classes=classes)
         typer.echo(to_json({**numbers, "hint": advice, "seconds": seconds}))
     else:
         from gradpeel.reporting import peel_summary  # noqa: PLC0415
