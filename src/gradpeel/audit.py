@@ -272,9 +272,9 @@ def audit(
 
     strength = signals(path.contributions, exposed)
     # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
-    # with.
+    # with. A difference of weights is rounded like weights.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
-    needed = LIMITS.clear * LIMITS.rounding * resolution
+    needed = LIMITS.clear * LIMITS.rounding * max(resolution, peeling.weight_rounding)
     scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
         scored,
