@@ -61,9 +61,8 @@ def _of(number: int, total: int) -> str:
 
 
 def _why(found: Membership) -> str:
-    """Why samples are undecided, the most frequent reason first."""
-    reasons = Counter(reason for reason in found.reasons if reason is not None).most_common()
-    if len(reasons) == 1:
-        return f'the reason is "{reasons[0][0]}"'
-    listed = ", ".join(f'"{reason}" ({number:,})' for reason, number in reasons)
-    return f"the reasons are {listed}"
+    """Why samples are undecided; of several reasons the most frequent one."""
+    reasons = Counter(reason for reason in found.reasons if reason is not None)
+    (reason, number), *others = reasons.most_common()
+    which = f"most frequent reason, in {number:,} cases," if others else "reason"
+    return f'the {which} is "{reason}"'
