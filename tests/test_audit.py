@@ -30,10 +30,13 @@ from gradpeel.designs import (
     TrapWeights,
 )
 from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
+from gradpeel.reporting.reasons import missing as reasons_of
+from gradpeel.rounding import rounding_of
 from gradpeel.scoring import Outcome, score
 from gradpeel.target import split
+from gradpeel.training import LocalTraining
 from gradpeel.update import Reduction
-from support import make_batch, make_model, truths_of
+from support import default_model, make_batch, make_model, truths_of
 
 KEYS = {
     "design", "weights", "batch_size", "neurons", "features", "seed", "dtype", "reduction", "loss",
@@ -48,6 +51,7 @@ KEYS = {
     "lr", "momentum", "weight_decay", "local_steps", "local_epochs", "local_batch_size",
     "clients", "recovered_by_client",
     "knows_batch_size", "knows_tail", "data_range", "effort",
+    "membership", "wrong_memberships",
 }  # fmt: skip
 
 
@@ -109,6 +113,8 @@ def test_its_numbers(plain: Audit) -> None:
     assert 0 < told["baseline_rate"] <= 1
     assert told["complete"] is True
     assert told["max_abs_error"] < 1e-9
+    assert told["membership"] == plain.membership.as_dict()
+    assert (told["membership"]["in"], told["wrong_memberships"]) == (12, 0)
     assert told["median_abs_error"] <= told["max_abs_error"]
     assert told["explained"] == pytest.approx(1.0)
     assert told["unrecovered_but_reachable"] == []
@@ -219,6 +225,38 @@ def test_noise_is_named_as_the_reason_where_it_is_one() -> None:
         assert (row["why"] == Outcome.FAINT.value) == (
             row["signal"] < LIMITS.clear * LIMITS.rounding * 1e-3
         )
+
+
+def test_the_rounding_of_weights_is_named_as_the_reason_where_it_is_one(
+    model: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    """In float32 a step at a small learning rate changes weights by few of their digits."""
+    small = gp.Client(dtype=torch.float32, lr=1e-4, local_steps=1)
+    found = audit(model, *batch, client=small)
+    missing = numbers(found)["unrecovered_but_reachable"]
+    assert len(missing) == 12
+    assert {row["why"] for row in missing} == {Outcome.COARSE.value}
+    reasons = dict(reasons_of(found))
+    assert reasons["11 not provable"] == (
+        "within reach of peeling, but a difference of float32 weights at learning rate 0.0001 "
+        "keeps fewer digits than a certificate needs"
+    )
+    # The same step in float64 leaves enough of them.
+    assert audit(model, *batch, client=replace(small, dtype=torch.float64)).score.recovered == 12
+
+
+def test_samples_are_faint_beside_the_rounding_of_weights() -> None:
+    network, (x, y) = default_model(24, 80, 4), make_batch(24, 12, 4)
+    client = gp.Client(dtype=torch.float32, lr=1e-3, local_steps=1)
+    found = audit(network, x, y, client=client)
+    weight, gradient = split(found.model).weight, found.update.gradients["0.weight"]
+    rounding = rounding_of(weight, torch.float32, found.update.training or LocalTraining(1.0))
+    relative = float(rounding.square().mean().sqrt() / gradient.double().std())
+    needed = LIMITS.clear * LIMITS.rounding * relative
+    missing = numbers(found)["unrecovered_but_reachable"]
+    assert {row["why"] == Outcome.FAINT.value for row in missing} == {True, False}
+    for row in missing:
+        assert (row["why"] == Outcome.FAINT.value) == (row["signal"] < needed)
 
 
 def test_a_batch_size_that_nobody_states_is_found(

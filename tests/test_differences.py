@@ -206,6 +206,7 @@ ONE = {"a.weight": torch.ones(2, 2), "a.bias": torch.ones(2)}
         (ONE, ONE | {"a.bias": torch.ones(2).double()}, "a.bias: torch.float32 before, torch.flo"),
         (ONE, ONE | {"a.bias": torch.ones(2).int()}, "after: a.bias: dtype torch.int32: expected"),
         (ONE, ONE | {"a.bias": np.ones(2, str)}, "after: a.bias: dtype <U1: expected floating"),
+        (ONE, ONE | {"a.bias": torch.ones(2).to_sparse()}, "after: a.bias: a sparse tensor: expec"),
         (ONE, ONE | {"a.bias": 3.0}, "after: a.bias of type float: expected a tensor or a NumPy"),
         (ONE, [np.ones(2)], "after: 1 arrays: expected 2 or 2, as the model has"),
         ([np.ones(2)], [np.ones(2)], "before, after: two lists without names: give one as a mode"),
@@ -216,3 +217,10 @@ def test_errors_name_the_thing_and_the_rule(before: Any, after: Any, message: st
     with pytest.raises(InputError) as error:
         gp.Update.from_weights(before, after)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_arrays_may_have_any_byte_order_and_any_strides(order: str) -> None:
+    after = np.arange(4, dtype=f"{order}f4").reshape(2, 2)[::-1]
+    update = gp.Update.from_weights(ONE, ONE | {"a.weight": after})
+    assert update.gradients["a.weight"].tolist() == [[-1.0, -2.0], [1.0, 0.0]]

@@ -11,9 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradpeel.checks import DTYPES
 from gradpeel.errors import InputError
 from gradpeel.noise import with_noise
-from gradpeel.update import DTYPES, Update
+from gradpeel.update import Update
 from support import make_round
 
 

@@ -20,6 +20,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gradpeel import update as module
+from gradpeel.checks import DTYPES
 from gradpeel.errors import InputError
 from gradpeel.files import write_npz
 from gradpeel.training import LocalTraining
@@ -29,7 +30,7 @@ ENDINGS = [".safetensors", ".npz"]
 
 
 @st.composite
-def updates(draw: st.DrawFn, *, dtypes: tuple[torch.dtype, ...] = module.DTYPES) -> Update:
+def updates(draw: st.DrawFn, *, dtypes: tuple[torch.dtype, ...] = DTYPES) -> Update:
     dtype = draw(st.sampled_from(dtypes))
     names = st.from_regex(r"[a-z0-9_]{1,5}(\.[a-z0-9_]{1,6}){1,3}", fullmatch=True)
     shapes = st.dictionaries(names, st.lists(st.integers(0, 4), max_size=3), min_size=1, max_size=4)
@@ -64,7 +65,7 @@ def assert_same(one: Update, other: Update) -> None:
 @given(data=st.data())
 def test_what_is_saved_is_loaded(ending: str, data: st.DataObject) -> None:
     # npz knows no bfloat16.
-    dtypes = module.DTYPES if ending == ".safetensors" else (torch.float64, torch.float32)
+    dtypes = DTYPES if ending == ".safetensors" else (torch.float64, torch.float32)
     update = data.draw(updates(dtypes=(*dtypes, torch.float16)))
     with TemporaryDirectory() as folder:
         path = save_update(update, Path(folder) / f"update{ending}")

@@ -30,7 +30,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -48,15 +47,13 @@ from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy, Loss
+from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
 from gradpeel.simulation import simulate_round
 from gradpeel.target import Target, split, with_first_layer
 from gradpeel.torch_losses import as_loss
 from gradpeel.update import Update
-
-if TYPE_CHECKING:
-    from gradpeel.membership import Membership
 
 __all__ = ["Audit", "audit"]
 
@@ -132,9 +129,17 @@ class Audit:
         Computed when first asked for, with what the attacker knows of the batch size, and with the
         labels; see `gradpeel.contains`.
         """
-        from gradpeel.membership import contains  # noqa: PLC0415 - loads SciPy
-
         return contains(self.model, self.update, self.x, labels=self.y, loss=self.loss)
+
+    @property
+    def wrong_memberships(self) -> int:
+        """Number of samples whose membership the update shows wrongly: a fault of the test.
+
+        A sample that fires a neuron in some step took part; one that fires none in any step left no
+        trace by which it could be recognised.
+        """
+        fires, found = self.exposure.grid.any(0), self.membership
+        return int((found.mask("out") & fires | found.mask("in") & ~fires).sum())
 
     def __repr__(self) -> str:
         score = self.score
@@ -181,6 +186,8 @@ class Audit:
             "repeats": score.repeats,
             "wrong_multiplicities": score.wrong_multiplicities,
             "error_estimates_hold": score.error_estimates_hold,
+            "membership": self.membership.as_dict(),
+            "wrong_memberships": self.wrong_memberships,
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,
@@ -286,9 +293,9 @@ def audit(
 
     strength = signals(simulated.contributions, exposed)
     # Three digits of a sample must survive the roundings, or the noise, of what it was summed up
-    # with.
+    # with. A difference of weights is rounded like weights.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
-    needed = LIMITS.clear * LIMITS.rounding * resolution
+    needed = LIMITS.clear * LIMITS.rounding * max(resolution, peeling.weight_rounding)
     scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
         scored,

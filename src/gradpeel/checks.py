@@ -12,30 +12,38 @@ import keyword
 import math
 from collections.abc import Sequence
 from numbers import Real
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gradpeel.errors import InputError
 
 __all__ = [
+    "DTYPES",
     "as_batch",
     "as_tensor",
+    "check_array_dtype",
     "check_at_least_0",
     "check_data_range",
     "check_dense",
+    "check_dtype",
     "check_module",
     "check_positive_integer",
     "check_seed",
     "count_not_finite",
+    "from_array",
     "is_list",
     "is_number",
     "is_plain_name",
 ]
 
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""What a client may compute in, and send."""
+
 _PARTS = 64
-_SUMMABLE = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -152,6 +160,43 @@ def check_dense(name: str, tensor: object) -> None:
         raise InputError(f"{name}: a {kind} tensor: expected a dense one, such as {way}() gives")
 
 
+def check_dtype(name: str, dtype: torch.dtype) -> None:
+    """Reject a dtype in which no client computes.
+
+    Raises:
+        InputError: names the tensor and its dtype.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"{name}: dtype {dtype}: expected float64, float32, bfloat16 or float16")
+
+
+def check_array_dtype(name: str, dtype: np.dtype[Any]) -> None:
+    """Reject an array of numbers that torch has no floating-point numbers for.
+
+    Raises:
+        InputError: names the array and its dtype.
+    """
+    if dtype.kind != "f":
+        raise InputError(f"{name}: dtype {dtype}: expected floating point")
+    if dtype.itemsize > 8:
+        raise InputError(f"{name}: dtype {dtype}: expected at most float64")
+
+
+def from_array(name: str, array: NDArray[Any]) -> Tensor:
+    """The tensor of an array of floating-point numbers, in any byte order.
+
+    Raises:
+        InputError: names the array and its dtype.
+
+    Example:
+        >>> from_array("x", np.array([1.5, -2.0], dtype=">f4"))
+        tensor([ 1.5000, -2.0000])
+    """
+    check_array_dtype(name, array.dtype)
+    # torch knows only the byte order of the machine it runs on.
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+
+
 def as_tensor(name: str, value: object, dtype: torch.dtype | None = None) -> Tensor:
     """A dense tensor from a tensor, an array or nested lists; in a dtype, if one is given.
 
@@ -189,6 +234,6 @@ def as_batch(x: object, dtype: torch.dtype, *, name: str = "x") -> Tensor:
 def count_not_finite(tensor: Tensor) -> int:
     """How many values are not finite; the tensor may be large."""
     # A value that is not finite makes their sum such a value too: one pass, without a copy.
-    if tensor.dtype in _SUMMABLE and math.isfinite(float(tensor.detach().sum())):
+    if tensor.dtype in DTYPES and math.isfinite(float(tensor.detach().sum())):
         return 0
     return sum(int((~torch.isfinite(part)).sum()) for part in torch.chunk(tensor.flatten(), _PARTS))

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.checks import (
+    DTYPES,
     as_batch,
     as_tensor,
     check_at_least_0,
@@ -40,7 +41,7 @@ from gradpeel.losses import CrossEntropy
 from gradpeel.noise import with_noise
 from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.training import LocalTraining, summed_gradients
-from gradpeel.update import DTYPES, REDUCTIONS, Reduction, Update
+from gradpeel.update import REDUCTIONS, Reduction, Update
 
 __all__ = ["Client", "OnStep", "local_update"]
 

@@ -1,4 +1,4 @@
-"""Updates from what people have: weights before and after, as models, state dicts or arrays.
+"""Gradients from what people have: weights before and after, as models, state dicts or arrays.
 
 A client of FedAvg returns weights. Their difference is what it learned; what of it is not gradient,
 the pull of weight decay, is taken out. Where weight decay is not declared it can be found: the
@@ -13,8 +13,9 @@ Example:
     >>> optimiser = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.01)
     >>> nn.functional.cross_entropy(model(torch.rand(5, 4)), torch.arange(5) % 3).backward()
     >>> optimiser.step()
-    >>> update = from_weights(before, model, lr=0.1, steps=1, weight_decay=None)
-    >>> f"{update.training.weight_decay:.4f}"
+    >>> stated = LocalTraining(lr=0.1, steps=1)
+    >>> gradients, training = gradients_between(before, model, stated, finds_decay=True)
+    >>> f"{training.weight_decay:.4f}"
     '0.0100'
 """
 
@@ -22,18 +23,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gradpeel.checks import check_dense, check_dtype, check_module, from_array
 from gradpeel.errors import InputError
 from gradpeel.rounding import ulps
 from gradpeel.training import LocalTraining, summed_gradients
-from gradpeel.update import DTYPES, Reduction, Update
 
-__all__ = ["Weights", "find_kept", "from_gradients", "from_weights"]
+__all__ = ["Weights", "find_kept", "gradients_between", "gradients_of"]
 
 Weights: TypeAlias = nn.Module | Mapping[str, Any] | Sequence[Any]
 """A model, tensors or arrays by parameter name, Flower's ArrayRecord, or a list of arrays."""
@@ -52,21 +54,13 @@ _EXPLAINED = 1e-3
 """What weight decay leaves of the sums over classes, beside roundings, if it is weight decay."""
 
 
-def from_gradients(
-    model: nn.Module, *, batch_size: int | None = None, reduction: Reduction = "mean"
-) -> Update:
-    """The update of a model after `backward()`: the gradient of each of its parameters.
-
-    Args:
-        model: the model; its `grad` tensors are copied.
-        batch_size: number of samples behind them, if it is known.
-        reduction: whether the loss was the mean or the sum over the batch.
+def gradients_of(model: nn.Module) -> dict[str, Tensor]:
+    """The gradients of a model after `backward()`, copied, by parameter name.
 
     Raises:
-        InputError: no parameter has a gradient, or they do not make an update.
+        InputError: no parameter has a gradient.
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model of type {type(model).__name__}: expected a torch.nn.Module")
+    check_module(model)
     found = {
         name: parameter.grad.detach().clone()
         for name, parameter in model.named_parameters()
@@ -74,60 +68,38 @@ def from_gradients(
     }
     if not found:
         raise InputError("model: no parameter has a gradient: expected one after backward()")
-    return Update(found, batch_size, reduction)
+    return found
 
 
-def from_weights(
-    before: Weights,
-    after: Weights,
-    *,
-    lr: float | None = None,
-    momentum: float = 0.0,
-    weight_decay: float | None = 0.0,
-    steps: int | None = None,
-    batch_size: int | None = None,
-    reduction: Reduction = "mean",
-) -> Update:
-    """The update behind the weights that a client returned.
+def gradients_between(
+    before: Weights, after: Weights, training: LocalTraining, *, finds_decay: bool = False
+) -> tuple[dict[str, Tensor], LocalTraining]:
+    """The summed gradients of a local training, from the weights at both of its ends.
 
     Args:
-        before: the weights it received: a model, a state dict of tensors or NumPy arrays, Flower's
-            `ArrayRecord`, or a list of arrays in the order of the other's state dict or parameters.
-            Buffers are ignored.
-        after: the weights it returned, in any of these forms.
-        lr: its learning rate; without one the update is the difference itself.
-        momentum: of its SGD, which started from zero.
-        weight_decay: of its SGD; None if unknown, and it is then looked for in the last layer,
-            which has to end in a softmax.
-        steps: number of its local steps, if it is known. What one step changed is a gradient.
-        batch_size: number of samples behind it, if it is known.
-        reduction: whether the loss was the mean or the sum over the batch.
+        before: the weights that the client received, see `gradpeel.Update.from_weights`.
+        after: the weights that it returned.
+        training: how it trained, as far as it is stated.
+        finds_decay: whether weight decay is unknown and has to be found in the last layer.
 
     Returns:
-        The sum of the client's gradients, see `gradpeel.LocalTraining`.
+        The gradients by parameter name, and the training with the weight decay that was found.
 
     Raises:
-        InputError: the two do not fit each other, nothing changed, the change is that of Adam, of
-            which only signs are left, or a setting breaks its rule.
+        InputError: the two do not fit each other, nothing changed, or the change is that of Adam.
     """
-    training = LocalTraining(lr, steps, momentum, weight_decay or 0.0)
     names = _names(before) or _names(after)
     old, new = _named("before", before, names), _named("after", after, names)
     old, new = _pair_up(old, new)
     _refuse_signs(old, new)
-    if weight_decay is not None:
-        return Update(summed_gradients(old, new, training), batch_size, reduction, training)
+    if not finds_decay:
+        return summed_gradients(old, new, training), training
     kept = find_kept(old, new)
-    if lr is not None and steps == 1:
-        training = LocalTraining(lr, steps, momentum, max(0.0, (1 - kept) / lr))
-        return Update(summed_gradients(old, new, training), batch_size, reduction, training)
+    if training.lr is not None and training.is_one_step:
+        training = replace(training, weight_decay=max(0.0, (1 - kept) / training.lr))
+        return summed_gradients(old, new, training), training
     # The pull of weight decay is known, but not the setting behind it.
-    scale = 1.0 if lr is None else lr
-    found = {
-        name: ((kept * w.double() - new[name].double()) / scale).to(w.dtype)
-        for name, w in old.items()
-    }
-    return Update(found, batch_size, reduction, training)
+    return summed_gradients(old, new, training, kept=kept), training
 
 
 def find_kept(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> float:
@@ -214,15 +186,12 @@ def _named(
 
 def _tensor(where: str, value: object) -> Tensor:
     if isinstance(value, np.ndarray):
-        try:
-            value = torch.from_numpy(np.ascontiguousarray(value))
-        except TypeError:
-            raise InputError(f"{where}: dtype {value.dtype}: expected floating point") from None
+        value = from_array(where, value)
     if not isinstance(value, Tensor):
         kind = type(value).__name__
         raise InputError(f"{where} of type {kind}: expected a tensor or a NumPy array")
-    if value.dtype not in DTYPES:
-        raise InputError(f"{where}: dtype {value.dtype}: expected floating point")
+    check_dense(where, value)
+    check_dtype(where, value.dtype)
     return value.detach().cpu()
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gradpeel.training import LocalTraining
 
-__all__ = ["rounding_of", "ulps"]
+__all__ = ["rounding_of", "row_rounding", "ulps"]
 
 
 def ulps(weights: Tensor, dtype: torch.dtype) -> Tensor:
@@ -47,3 +47,9 @@ def rounding_of(weights: Tensor, dtype: torch.dtype, training: LocalTraining) ->
     # Every step rounds to the nearest number: evenly spread over one ulp, independent of the last.
     per_step = math.sqrt(1 / 12) * math.sqrt(training.steps or 1)
     return ulps(weights, dtype) * (per_step / (training.lr or 1.0))
+
+
+def row_rounding(rows: Tensor, dtype: torch.dtype, training: LocalTraining) -> Tensor:
+    """(n,) root mean square of `rounding_of` over each row of a matrix, which may be large."""
+    parts = torch.split(rows.detach(), 64)
+    return torch.cat([rounding_of(some, dtype, training).square().mean(1).sqrt() for some in parts])

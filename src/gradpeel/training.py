@@ -112,7 +112,11 @@ class LocalTraining:
 
 
 def summed_gradients(
-    before: Mapping[str, Tensor], after: Mapping[str, Tensor], training: LocalTraining
+    before: Mapping[str, Tensor],
+    after: Mapping[str, Tensor],
+    training: LocalTraining,
+    *,
+    kept: float | None = None,
 ) -> dict[str, Tensor]:
     """The weighted sum of all gradients of a local training, by parameter name.
 
@@ -124,11 +128,14 @@ def summed_gradients(
         after: the weights it returned, with the same names, shapes and dtypes.
         training: how it trained. Weight decay is undone where the learning rate and the number of
             steps are known; otherwise a part along the weights stays.
+        kept: the factor of the first weights in the last ones, where it is known otherwise than by
+            these settings.
 
     Returns:
         (kept * before - after) / lr for each parameter, in the dtype of the weights.
     """
-    kept = 1.0 if training.kept is None else training.kept
+    if kept is None:
+        kept = 1.0 if training.kept is None else training.kept
     lr = 1.0 if training.lr is None else training.lr
     return {
         name: ((kept * old.detach().double() - after[name].detach().double()) / lr).to(old.dtype)

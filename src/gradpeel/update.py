@@ -18,30 +18,31 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
-from gradpeel.checks import check_dense, check_positive_integer, count_not_finite
+from gradpeel.checks import (
+    check_array_dtype,
+    check_dense,
+    check_dtype,
+    check_positive_integer,
+    count_not_finite,
+    from_array,
+)
+from gradpeel.differences import Weights, gradients_between, gradients_of
 from gradpeel.errors import InputError
 from gradpeel.files import Header, Npz, is_file, replacing, write_npz
 from gradpeel.training import LocalTraining
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from gradpeel.differences import Weights
 
 __all__ = ["Reduction", "Update", "load_tensors", "load_update", "save_update"]
 
 Reduction = Literal["mean", "sum"]
 REDUCTIONS: tuple[str, ...] = get_args(Reduction)
-DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 MAX_BYTES = 16 * 2**30
 MAX_BATCH = 10**9 - 1
 MAX_NAME = 10_000
@@ -87,10 +88,17 @@ class Update:
     def from_gradients(
         cls, model: nn.Module, *, batch_size: int | None = None, reduction: Reduction = "mean"
     ) -> Update:
-        """The update of a model after `backward()`; see `gradpeel.differences.from_gradients`."""
-        from gradpeel.differences import from_gradients  # noqa: PLC0415 -- it makes updates
+        """The update of a model after `backward()`: the gradient of each of its parameters.
 
-        return from_gradients(model, batch_size=batch_size, reduction=reduction)
+        Args:
+            model: the model; its `grad` tensors are copied.
+            batch_size: number of samples behind them, if it is known.
+            reduction: whether the loss was the mean or the sum over the batch.
+
+        Raises:
+            InputError: no parameter has a gradient, or they do not make an update.
+        """
+        return cls(gradients_of(model), batch_size, reduction)
 
     @classmethod
     def from_weights(
@@ -105,19 +113,32 @@ class Update:
         batch_size: int | None = None,
         reduction: Reduction = "mean",
     ) -> Update:
-        """The update behind two sets of weights; see `gradpeel.differences.from_weights`."""
-        from gradpeel.differences import from_weights  # noqa: PLC0415 -- it makes updates
+        """The update behind the weights that a client returned.
 
-        return from_weights(
-            before,
-            after,
-            lr=lr,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            steps=steps,
-            batch_size=batch_size,
-            reduction=reduction,
-        )
+        Args:
+            before: the weights it received: a model, a state dict of tensors or NumPy arrays,
+                Flower's `ArrayRecord`, or a list of arrays in the order of the other's state dict
+                or parameters. Buffers are ignored.
+            after: the weights it returned, in any of these forms.
+            lr: its learning rate; without one the update is the difference itself.
+            momentum: of its SGD, which started from zero.
+            weight_decay: of its SGD; None if unknown, and it is then looked for in the last layer,
+                which has to end in a softmax.
+            steps: number of its local steps, if it is known. What one step changed is a gradient.
+            batch_size: number of samples behind it, if it is known.
+            reduction: whether the loss was the mean or the sum over the batch.
+
+        Returns:
+            The sum of the client's gradients, see `gradpeel.LocalTraining`.
+
+        Raises:
+            InputError: the two do not fit each other, nothing changed, the change is that of Adam,
+                of which only signs are left, or a setting breaks its rule.
+        """
+        stated = LocalTraining(lr, steps, momentum, weight_decay or 0.0)
+        finds_decay = weight_decay is None
+        found, training = gradients_between(before, after, stated, finds_decay=finds_decay)
+        return cls(found, batch_size, reduction, training)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -277,19 +298,11 @@ def _read_npz(path: Path, max_bytes: int) -> tuple[dict[str, Tensor], dict[str, 
         headers = {name: file.header(name) for name in file.fields}
         meta = _npz_meta(file, headers.pop(_NPZ_META, None))
         for name, header in headers.items():
-            if header.dtype.kind != "f":
-                raise InputError(f"{path}: {name}: dtype {header.dtype}: expected floating point")
-            if header.dtype.itemsize > 8:
-                raise InputError(f"{path}: {name}: dtype {header.dtype}: expected at most float64")
+            check_array_dtype(f"{path}: {name}", header.dtype)
         size = sum(header.size * header.dtype.itemsize for header in headers.values())
         if size > max_bytes:
             raise InputError(f"{path}: {size} bytes unpacked: more than the limit of {max_bytes}")
-        return {name: _tensor(file.read(name)) for name in headers}, meta
-
-
-def _tensor(array: NDArray[Any]) -> Tensor:
-    # torch knows only the byte order of the machine it runs on.
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
+        return {name: from_array(name, file.read(name)) for name in headers}, meta
 
 
 def _npz_meta(file: Npz, header: Header | None) -> dict[str, str]:
@@ -349,10 +362,7 @@ def _check_update(update: Update, where: str) -> None:
 
 
 def _check_gradient(where: str, gradient: Tensor, dtype: torch.dtype) -> None:
-    if gradient.dtype not in DTYPES:
-        raise InputError(
-            f"{where}: dtype {gradient.dtype}: expected float64, float32, bfloat16 or float16"
-        )
+    check_dtype(where, gradient.dtype)
     if gradient.dtype != dtype:
         raise InputError(f"{where}: dtype {gradient.dtype}: expected {dtype} as the others have")
     bad = count_not_finite(gradient)

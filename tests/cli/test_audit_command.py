@@ -46,6 +46,8 @@ KEYS = {
     "complete",
     "warnings",
     "max_abs_error",
+    "membership",
+    "wrong_memberships",
     "seconds",
 }
 SMALL = ("--data", "breast_cancer", "--batch-size", "8", "--neurons", "100")

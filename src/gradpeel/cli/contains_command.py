@@ -10,17 +10,8 @@ import typer
 from rich.console import Console
 
 from gradpeel.cli.model_files import load_records
-from gradpeel.cli.output import to_json
-from gradpeel.cli.update_files import (
-    After,
-    Before,
-    LocalSteps,
-    Lr,
-    Model,
-    Sent,
-    UpdateFile,
-    WeightDecay,
-)
+from gradpeel.cli.output import AsJson, to_json
+from gradpeel.cli.update_files import Sent, takes_update
 
 if TYPE_CHECKING:
     from gradpeel.membership import Membership
@@ -28,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["contains_command"]
 
 
+@takes_update
 def contains_command(
     *,
     records: Annotated[
@@ -38,13 +30,7 @@ def contains_command(
             "the network. Pixels of type uint8 are divided by 255.",
         ),
     ],
-    update: UpdateFile = None,
-    model: Model = None,
-    before: Before = None,
-    after: After = None,
-    lr: Lr = None,
-    local_steps: LocalSteps = None,
-    weight_decay: WeightDecay = None,
+    sent: Sent,
     non_members: Annotated[
         Path | None,
         typer.Option(
@@ -62,10 +48,6 @@ def contains_command(
             show_default="the only one, or records, samples or x",
         ),
     ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Samples behind the update.", show_default="what the file says"),
-    ] = None,
     max_false_positive_rate: Annotated[
         float,
         typer.Option(help="How often a record that was not in may be reported as in."),
@@ -78,14 +60,14 @@ def contains_command(
             show_default="write nothing",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell which records took part in an update, without decoding it.
 
     Each record gets a distance from the update, the error of that distance, and a
-    verdict: in, out, or unknown where the update cannot tell.
+    verdict: in, out, or unknown where the update cannot tell. The update may be
+    the gradient of one batch (UPDATE and --model), or what any number of local
+    steps changed (--before and --after).
 
     For auditing systems that you own or are permitted to test.
 
@@ -93,27 +75,21 @@ def contains_command(
     gradpeel audit --data digits --out audit
     gradpeel contains audit/update.safetensors --model audit/model.safetensors \\
         --records canaries.npz
+    gradpeel contains --before sent.safetensors --after returned.safetensors \\
+        --lr 0.1 --local-steps 20 --records canaries.npz
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     from gradpeel.errors import InputError  # noqa: PLC0415
     from gradpeel.membership import contains  # noqa: PLC0415
 
     if out is not None and out.exists():
         raise InputError(f"{out}: exists: expected a new file")
-    network, sent = Sent(
-        update=update,
-        model=model,
-        before=before,
-        after=after,
-        lr=lr,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-    ).load(batch_size=batch_size)
+    network, update = sent.load()
     asked = load_records(records, field)
     others = None if non_members is None else load_records(non_members, field)
     started = time.perf_counter()
     found = contains(
         network,
-        sent,
+        update,
         asked.flatten(1) if asked.ndim > 2 else asked,
         non_members=others.flatten(1) if others is not None and others.ndim > 2 else others,
         max_false_positive_rate=max_false_positive_rate,

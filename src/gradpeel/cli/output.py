@@ -9,12 +9,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from gradpeel.errors import InputError
 
-__all__ = ["announce", "private_directory", "to_json"]
+__all__ = ["AsJson", "announce", "private_directory", "to_json"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 @contextmanager

@@ -13,19 +13,10 @@ from rich.console import Console
 
 from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
 from gradpeel.cli.loss_options import LossOptions, ReductionName
-from gradpeel.cli.output import private_directory, to_json
+from gradpeel.cli.output import AsJson, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.progress import watch
-from gradpeel.cli.update_files import (
-    After,
-    Before,
-    LocalSteps,
-    Lr,
-    Model,
-    Sent,
-    UpdateFile,
-    WeightDecay,
-)
+from gradpeel.cli.update_files import Sent, hint, takes_update
 from gradpeel.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,22 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["peel_command"]
 
 
+@takes_update
 def peel_command(
     *,
-    update: UpdateFile = None,
-    model: Model = None,
-    before: Before = None,
-    after: After = None,
-    lr: Lr = None,
-    local_steps: LocalSteps = None,
-    weight_decay: WeightDecay = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Samples behind the update.",
-            show_default="what the file says, or found in the update",
-        ),
-    ] = None,
+    sent: Sent,
     reduction: Annotated[
         ReductionName | None,
         typer.Option(
@@ -84,11 +63,13 @@ def peel_command(
             show_default="flat",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Decode an update: report how many samples it gives away, with labels and certificates.
+
+    An update is the gradient of one batch (UPDATE and --model), or what local
+    training changed (--before and --after). After one local step it is decoded
+    like a gradient; after several, samples are read from the first layer alone.
 
     Recovered samples are personal data. They are counted but not shown, and
     written only with --samples.
@@ -98,7 +79,7 @@ def peel_command(
     \b
     gradpeel audit --data digits --out audit
     gradpeel peel audit/update.safetensors --model audit/model.safetensors
-    gradpeel peel --before sent.safetensors --after returned.safetensors --lr 0.1 --local-steps 1
+    gradpeel peel --before sent.safetensors --after returned.safetensors --lr 0.1 --local-steps 5
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
     sample_shape = None if shape is None else parse_sizes("shape", shape)
@@ -109,31 +90,20 @@ def peel_command(
             f"label_smoothing={label_smoothing}: with --unknown-tail there are no labels to smooth"
         )
 
-    files = Sent(
-        update=update,
-        model=model,
-        before=before,
-        after=after,
-        lr=lr,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-    )
     with nullcontext() if samples is None else private_directory(samples) as folder:
         # torch takes a second to import; --help and a wrong option need not wait for it.
         from gradpeel.decoder import peel  # noqa: PLC0415
 
-        network, sent = files.load(
-            batch_size=batch_size, reduction=None if reduction is None else reduction.value
-        )
+        network, update = sent.load(reduction=None if reduction is None else reduction.value)
         features, classes = _ends(network)
         if sample_shape is not None and math.prod(sample_shape) != features:
             raise InputError(f"shape={shape}: expected {features} values in all, as the model has")
         loss = LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
-        with watch(sent.batch_size) as watcher:
+        with watch(update.batch_size) as watcher:
             recovery = peel(
                 network,
-                sent,
+                update,
                 loss=loss,
                 knows_tail=knows_tail,
                 data_range=limits,
@@ -146,12 +116,14 @@ def peel_command(
         if folder is not None:
             _write(folder / "samples.npz", recovery, sample_shape or (features,))
 
+    advice = None if recovery.found else hint(update.training)
     if as_json:
-        typer.echo(to_json(_numbers(sent, recovery, classes=classes, seconds=seconds)))
+        numbers = _numbers(update, recovery, classes=classes)
+        typer.echo(to_json({**numbers, "hint": advice, "seconds": seconds}))
     else:
         from gradpeel.reporting import peel_summary  # noqa: PLC0415
 
-        Console().print(peel_summary(recovery, classes=classes))
+        Console().print(peel_summary(recovery, classes=classes, hint=advice))
     if samples is not None:
         note = "recovered samples are personal data, and only you can read them"
         typer.echo(f"wrote {samples / 'samples.npz'}: {note}", err=True)
@@ -177,9 +149,7 @@ def _write(path: Path, recovery: Recovery, sample_shape: tuple[int, ...]) -> Non
     )
 
 
-def _numbers(
-    update: Update, recovery: Recovery, *, classes: int, seconds: float
-) -> dict[str, object]:
+def _numbers(update: Update, recovery: Recovery, *, classes: int) -> dict[str, object]:
     """What was decoded as plain values; samples are not among them."""
     labelled = bool((recovery.labels >= 0).any())
     return {
@@ -191,7 +161,6 @@ def _numbers(
         "max_residual": _largest(recovery.residuals),
         "min_score": float(recovery.scores.min()) if len(recovery) else None,
         "max_error": _largest(recovery.errors),
-        "seconds": seconds,
     }
 
 

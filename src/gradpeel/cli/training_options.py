@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-__all__ = ["LocalBatchSize", "LocalEpochs", "LocalSteps", "Lr", "Momentum", "WeightDecay"]
+__all__ = [
+    "LocalBatchSize",
+    "LocalEpochs",
+    "LocalSteps",
+    "Lr",
+    "Momentum",
+    "WeightDecay",
+    "training_option",
+]
 
-PANEL = "Local training (FedAvg)"
+
+def training_option(name: str, text: str, *, show_default: str | bool = True) -> Any:  # noqa: ANN401 -- as typer.Option
+    """An option in the panel of local training."""
+    return typer.Option(
+        name, help=text, show_default=show_default, rich_help_panel="Local training (FedAvg)"
+    )
+
 
 Lr = Annotated[
     float | None,
-    typer.Option(
+    training_option(
         "--lr",
-        help="Learning rate of the client's SGD: it trains locally and sends the difference of "
-        "weights.",
+        "Learning rate of the client's SGD: it trains locally and sends the difference of weights.",
         show_default="none: it sends the gradient of its batch",
-        rich_help_panel=PANEL,
     ),
 ]
 LocalSteps = Annotated[
     int | None,
-    typer.Option(
-        "--local-steps",
-        help="Number of local steps.",
-        show_default="one epoch",
-        rich_help_panel=PANEL,
-    ),
+    training_option("--local-steps", "Number of local steps.", show_default="one epoch"),
 ]
 LocalEpochs = Annotated[
     int | None,
-    typer.Option(
+    training_option(
         "--local-epochs",
-        help="How often the client goes through its batch, instead of a number of steps.",
+        "How often the client goes through its batch, instead of a number of steps.",
         show_default="once",
-        rich_help_panel=PANEL,
     ),
 ]
 LocalBatchSize = Annotated[
     int | None,
-    typer.Option(
+    training_option(
         "--local-batch-size",
-        help="Samples per local step, drawn again for every epoch.",
+        "Samples per local step, drawn again for every epoch.",
         show_default="all",
-        rich_help_panel=PANEL,
     ),
 ]
-Momentum = Annotated[
-    float,
-    typer.Option("--momentum", help="Momentum, from 0 to below 1.", rich_help_panel=PANEL),
-]
-WeightDecay = Annotated[
-    float,
-    typer.Option("--weight-decay", help="Weight decay, at least 0.", rich_help_panel=PANEL),
-]
+Momentum = Annotated[float, training_option("--momentum", "Momentum, from 0 to below 1.")]
+WeightDecay = Annotated[float, training_option("--weight-decay", "Weight decay, at least 0.")]

@@ -478,6 +478,11 @@ class Peeling:
         """(neurons,) estimated error of each neuron's residual."""
         return self._state.residual.row_error.cpu()
 
+    @property
+    def weight_rounding(self) -> float:
+        """Relative error that rounded weights leave in their difference; 0 for a gradient."""
+        return self._state.residual.weight_rounding
+
     @torch.no_grad()
     def recovery(self) -> Recovery:
         """What the cascade has found so far, checked against the update as it was sent."""

@@ -30,12 +30,11 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
-from gradpeel.decoder.linalg import batches, mean_square, survey
+from gradpeel.decoder.linalg import mean_square, survey
 from gradpeel.decoder.noise_floor import DifferenceRounding, noise_floor
 from gradpeel.decoder.sample_block import SampleBlock
-from gradpeel.rounding import rounding_of
+from gradpeel.rounding import rounding_of, row_rounding
 from gradpeel.target import Target
-from gradpeel.training import LocalTraining
 from gradpeel.update import Update
 
 __all__ = ["Firing", "Residual", "Sent", "rms"]
@@ -100,6 +99,8 @@ class Residual:
         resolution: relative resolution of the update's dtype.
         grain: the same with the noise on the update.
         is_rounded: whether it is a difference of weights, with the roundings of weights.
+        weight_rounding: how large these are, relative to the spread of the gradient's entries; 0
+            for a gradient.
         broken: how far the update violates the law that all updates of these weights obey.
     """
 
@@ -157,8 +158,9 @@ class Residual:
             next_error=_hypot(unit * next_rows.norm(dim=1), noise.next_weight),
         )
         self.is_rounded = added is not None
+        self.weight_rounding = 0.0 if added is None else added.relative
         if added is not None:
-            self.grain = math.hypot(self.grain, added.relative)
+            self.grain = math.hypot(self.grain, self.weight_rounding)
             self.sent = replace(
                 self.sent,
                 bias_error=torch.hypot(self.sent.bias_error, added.bias),
@@ -379,11 +381,11 @@ def _rounding_of_difference(
     training = update.training
     if training is None:
         return None
-    weight = _rms_rounding(target.weight, update, training)
+    weight = row_rounding(target.weight, update.dtype, training)
     layer = target.tail.next_layer
     next_weight = torch.zeros_like(weight)
     if has_next and layer is not None:
-        next_weight = _rms_rounding(layer.weight.T, update, training)
+        next_weight = row_rounding(layer.weight.T, update.dtype, training)
     size = math.sqrt(mean_square(update.gradients[target.weight_name], centred=True))
     return DifferenceRounding(
         weight=weight,
@@ -398,15 +400,6 @@ def _largest(weights: Tensor, update: Update, name: str) -> Tensor:
     lr = 1.0 if update.training is None else update.training.lr or 1.0
     after = weights - lr * update.gradients[name].to(weights)
     return torch.maximum(weights.abs(), after.abs())
-
-
-def _rms_rounding(rows: Tensor, update: Update, training: LocalTraining) -> Tensor:
-    """(n,) typical rounding of an entry of each row of a wide matrix, as a difference of it has."""
-    found = [
-        rounding_of(some, update.dtype, training).square().mean(1).sqrt()
-        for some in (rows.detach()[part] for part in batches(len(rows), 64))
-    ]
-    return torch.cat(found)
 
 
 def _hypot(errors: Tensor, noise: float) -> Tensor:

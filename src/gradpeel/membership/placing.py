@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gradpeel.membership.span import Place, RowSpan, find_span
-from gradpeel.rounding import rounding_of
+from gradpeel.rounding import rounding_of, row_rounding
 from gradpeel.target import Target
 from gradpeel.update import Update
 
@@ -63,8 +63,7 @@ class UpdateSpan:
         bias = update.gradients[target.bias_name].cpu().double()
         absolute, scale, size = None, 1.0, float(bias.norm())
         if update.training is not None:
-            own = rounding_of(target.weight.cpu(), update.dtype, update.training)
-            absolute = own.square().mean(1).sqrt()
+            absolute = row_rounding(target.weight.cpu(), update.dtype, update.training)
             of_bias = rounding_of(target.bias.cpu(), update.dtype, update.training)
             scale = max(1.0, _ratio(of_bias.norm(), absolute.norm()))
         relative = float(torch.finfo(update.dtype).eps)

@@ -27,7 +27,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 __all__ = ["Place", "RowSpan", "find_span"]
@@ -293,10 +292,28 @@ def _measured(
     # Weighted by what they are fitted with: relative deviations count.
     fitted = seen.clamp(min=1e-3 * scale)
     for _ in range(4):
-        weighted = parts[some] / fitted[:, None]
-        found, _ = nnls(weighted.numpy(force=True), (seen / fitted).numpy(force=True))
-        fitted = (parts[some] @ torch.as_tensor(found).to(parts)).clamp(min=1e-6 * scale)
-    return (parts @ torch.as_tensor(found).to(parts)).clamp(min=1e-6 * scale)
+        found = _fit_two(parts[some] / fitted[:, None], seen / fitted)
+        fitted = (parts[some] @ found).clamp(min=1e-6 * scale)
+    return (parts @ found).clamp(min=1e-6 * scale)
+
+
+def _fit_two(columns: Tensor, values: Tensor) -> Tensor:
+    """Least squares with two coefficients, none of them negative.
+
+    Example:
+        >>> _fit_two(torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([2.0, 1.0])).tolist()
+        [1.5, 0.0]
+    """
+    gram, right = columns.T @ columns, columns.T @ values
+    sizes = gram.diagonal()
+    if float(gram.det()) > torch.finfo(gram.dtype).eps * float(sizes.prod()):
+        both: Tensor = torch.linalg.solve(gram, right)
+        if bool((both >= 0).all()):
+            return both
+    # Otherwise one of them is 0: the one that explains less alone.
+    single = (right / sizes).clamp(min=0.0)
+    best = (single * right).argmax()
+    return torch.where(torch.arange(2) == best, single, 0.0)
 
 
 def _unevenness(ratios: Tensor) -> float:

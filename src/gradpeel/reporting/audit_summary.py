@@ -25,6 +25,7 @@ from rich.text import Text
 from gradpeel.audit import Audit
 from gradpeel.reporting.bars import round_bars
 from gradpeel.reporting.layout import cautions, facts, headed, panel
+from gradpeel.reporting.members import membership
 from gradpeel.reporting.reasons import missing
 from gradpeel.reporting.sentences import comparison, limits, setup, trust, verdict
 from gradpeel.reporting.words import percent, printable
@@ -33,7 +34,7 @@ __all__ = ["summary"]
 
 
 def summary(audit: Audit, *, data: str) -> RenderableType:
-    """What an audit found: verdict, attacker, rounds, comparison, confidence and limits.
+    """What an audit found: verdict, attacker, rounds, membership, confidence and limits.
 
     Warnings come right after the verdict.
 
@@ -48,6 +49,7 @@ def summary(audit: Audit, *, data: str) -> RenderableType:
     if len(audit.recovery):
         parts.append(headed("Samples recovered per round", round_bars(audit.recovery.by_round)))
     parts.append(headed("How the samples were read", _comparison(audit)))
+    parts.append(headed("Membership", Text(membership(audit))))
     parts.append(headed("Confidence", facts(trust(audit))))
     if others := missing(audit):
         parts.append(headed("Not recovered", facts(others)))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gradpeel.audit import Audit
-from gradpeel.reporting.words import listing, scientific
+from gradpeel.reporting.words import listing, scientific, short
 from gradpeel.scoring import RIGHT, Outcome
 
 __all__ = ["NAMES", "missing", "precision"]
@@ -40,7 +40,9 @@ _WHY = {
     Outcome.COARSE: (
         "within reach of peeling, but {precision} keeps fewer digits than a certificate needs"
     ),
-    Outcome.INEXACT: "within reach of peeling, but the subtractions left too few exact digits",
+    Outcome.INEXACT: (
+        "within reach of peeling, but roundings and subtractions left too few exact digits"
+    ),
     Outcome.HIDDEN: "within reach only after another sample that was not recovered",
     Outcome.MISSED: "within reach of peeling, but the decoder stopped before it found them",
     Outcome.UNREACHED: "no neuron isolates them, and the row cascade {rows}",
@@ -65,7 +67,7 @@ def missing(audit: Audit) -> list[tuple[str, str]]:
         if not them:
             continue
         share = scientific(float(audit.signals[them].max()))
-        why = template.format(precision=precision(audit), share=share, rows=_rows(audit))
+        why = template.format(precision=_limit(audit), share=share, rows=_rows(audit))
         # What concerns a whole batch or dtype says nothing about single samples.
         is_single = outcome not in {Outcome.COARSE, Outcome.UNREACHED}
         text = f"{_numbered(them)}: {why}" if is_single else why
@@ -83,6 +85,15 @@ def _rows(audit: Audit) -> str:
     if rows is None:
         return "was not run"
     return "did not find them" if rows.searched else "was not run because they are too many"
+
+
+def _limit(audit: Audit) -> str:
+    """What limits the precision of the update: its dtype, the rounding of weights, or noise."""
+    if audit.local_steps is None:
+        return precision(audit)
+    dtype, *noise = precision(audit).split(" ", 1)
+    weights = f"a difference of {dtype} weights at learning rate {short(audit.client.lr or 1.0)}"
+    return " ".join([weights, *noise])
 
 
 def precision(audit: Audit) -> str:

@@ -181,6 +181,8 @@ def trust(audit: Audit) -> list[tuple[str, str]]:
         rows.append(("Repeated certificates", _fault(score.repeats)))
     if score.wrong_multiplicities:
         rows.append(("Copies miscounted", _fault(score.wrong_multiplicities)))
+    if audit.wrong_memberships:
+        rows.append(("Wrong memberships", _fault(audit.wrong_memberships)))
     rows.append(("Whole update", completeness(recovery)))
     return rows
 

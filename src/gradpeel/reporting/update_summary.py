@@ -28,7 +28,7 @@ from gradpeel.reporting.words import counted, scientific
 __all__ = ["peel_summary"]
 
 
-def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
+def peel_summary(recovery: Recovery, *, classes: int, hint: str | None = None) -> RenderableType:
     """What was decoded from somebody's update, and what the certificates rest on.
 
     Warnings come right after the verdict.
@@ -36,8 +36,11 @@ def peel_summary(recovery: Recovery, *, classes: int) -> RenderableType:
     Args:
         recovery: what `gradpeel.peel` found.
         classes: number of classes of the network.
+        hint: what to try next, in a sentence, if there is something.
     """
     parts = [_verdict(recovery)]
+    if hint is not None:
+        parts.append(Text(hint))
     if recovery.warnings:
         parts.append(cautions(recovery.warnings))
     parts.append(facts(_whole(recovery)))

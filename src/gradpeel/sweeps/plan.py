@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any, Protocol
 
+from gradpeel.checks import DTYPES
 from gradpeel.datasets import Dataset
 from gradpeel.designs import (
     DesignName,
@@ -34,7 +35,6 @@ from gradpeel.designs import (
 from gradpeel.errors import GradpeelError, InputError
 from gradpeel.sweeps.cell import Cell
 from gradpeel.training import LocalTraining
-from gradpeel.update import DTYPES
 
 __all__ = ["Plan", "Source"]
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.parameter import is_lazy
 
-from gradpeel.checks import count_not_finite, is_plain_name
+from gradpeel.checks import DTYPES, count_not_finite, is_plain_name
 from gradpeel.errors import (
     ImpossibleModelError,
     ModelError,
@@ -51,7 +51,6 @@ _WRAPPERS = {
     "DistributedDataParallel": "module",
     "OptimizedModule": "_orig_mod",
 }
-_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _PRODUCTS = {"Linear", "addmm", "linear", "matmul", "mm"}
 
 
@@ -98,7 +97,7 @@ def reasons_in_modules(model: nn.Module) -> list[ModelError]:
     quantised = [name for name, module in modules.items() if "quantized" in type(module).__module__]
     complex_ = [name for name, parameter in model.named_parameters() if parameter.is_complex()]
     short = {name: p for name, p in model.named_parameters() if p.is_floating_point()}
-    short = {name: p for name, p in short.items() if p.dtype not in _DTYPES}
+    short = {name: p for name, p in short.items() if p.dtype not in DTYPES}
     reasons: list[ModelError] = []
     if quantised:
         reasons.append(UnsupportedModelError(f"{named(modules, quantised)} quantised"))

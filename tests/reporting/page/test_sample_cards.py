@@ -139,8 +139,8 @@ def test_without_samples_there_is_one_line_each(opened: Open, pages: dict[str, R
     first = min(pages["without"].payload.samples, key=lambda sample: sample.risk)
     cells = lines.first.locator("th, td").all_inner_texts()
     assert first.certificate is not None
-    assert cells[:3] == [str(first.index), first.way, str(first.round)]
-    assert cells[5:7] == [f"{first.certificate.neuron:,}", f"{first.certificate.equations:,}"]
+    assert cells[:4] == [str(first.index), first.way, first.membership, str(first.round)]
+    assert cells[6:8] == [f"{first.certificate.neuron:,}", f"{first.certificate.equations:,}"]
 
 
 @pytest.mark.parametrize("kind", ["part", "without"])
@@ -162,6 +162,7 @@ def test_samples_can_be_downloaded(kind: str, opened: Open, pages: dict[str, Rep
         certificate = sample.certificate
         assert row["equations"] == (None if certificate is None else certificate.equations)
         assert line["neuron"] == ("" if certificate is None else str(certificate.neuron))
+        assert row["membership"] == line["membership"] == sample.membership == "in"
         assert row.get("label") == sample.label
     assert ("label" in rows[0]) == (kind == "part")
     assert not {"original", "recovered", "values", "found"} & set(rows[0])

@@ -29,7 +29,7 @@ __all__ = [
     "Variation",
 ]
 
-VERSION = 2
+VERSION = 3
 """Of the file format; a page is regenerated from this one only."""
 
 
@@ -56,6 +56,7 @@ class Story:
     Attributes:
         verdict: the result in one sentence.
         severity: how bad that is: a name and a sentence.
+        membership: which samples are shown to have taken part, read or not, and what that means.
         who: who can do this.
         confidence: what the certificates rest on, and how they compare with the real data.
         limits: what the audit does not show.
@@ -70,6 +71,7 @@ class Story:
 
     verdict: str
     severity: Fact
+    membership: str
     who: tuple[Fact, ...]
     confidence: tuple[Fact, ...]
     limits: str
@@ -111,6 +113,7 @@ class Sample:
         index: its place in the batch.
         way: how it was read, in words: one of `gradpeel.reporting.tally.Way`.
         outcome: what became of it, in words.
+        membership: whether the update shows that it took part: "in", "out" or "unknown".
         round: the round it was recovered in; 0 where it was not.
         risk: its rank, 0 for the sample most at risk: by round, then by atypicality.
         atypicality: sum of 1 / p_j over the neurons it fires.
@@ -132,6 +135,7 @@ class Sample:
     index: int
     way: str
     outcome: str
+    membership: str
     round: int
     risk: int
     atypicality: float

@@ -26,6 +26,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from gradpeel.errors import InputError
 from gradpeel.files import check_path
+from gradpeel.membership import Verdict
 from gradpeel.reporting.page.cascade import unpacked
 from gradpeel.reporting.page.payload import VERSION, Payload
 from gradpeel.reporting.tally import Way
@@ -78,7 +79,7 @@ def payload_from(values: object) -> Payload:
     Example:
         >>> payload_from({"version": 1})
         Traceback (most recent call last):
-        gradpeel.errors.InputError: version=1: expected 2, the version that this gradpeel reads
+        gradpeel.errors.InputError: version=1: expected 3, the version that this gradpeel reads
     """
     if isinstance(values, dict) and values.get("version") != VERSION:
         found = repr(values.get("version"))[:40]
@@ -187,6 +188,10 @@ def _check_samples(payload: Payload) -> None:
         _within([sample.index, sample.risk], payload.batch_size, f"{where}.index or .risk")
         _within([sample.round], len(payload.cascade.steps), f"{where}.round")
         _expect(sample.way in list(Way), f"{where}.way", f"one of {', '.join(Way)}")
+        verdicts = get_args(Verdict)
+        _expect(
+            sample.membership in verdicts, f"{where}.membership", f"one of {', '.join(verdicts)}"
+        )
         pointed = [held for held in (sample.original, sample.recovered) if held is not None]
         _within(pointed, len(payload.pictures), f"{where}.original or .recovered")
         for values in (sample.values, sample.found):

@@ -103,6 +103,7 @@ def sample_rows(
                 index=i,
                 way=way[i].value,
                 outcome=NAMES[audit.score.outcomes[i]],
+                membership=audit.membership.verdicts[i],
                 round=int(rounds[i]),
                 risk=ranks[i],
                 atypicality=float(atypicality[i]),

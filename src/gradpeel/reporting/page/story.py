@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradpeel.audit import Audit
+from gradpeel.reporting.members import membership
 from gradpeel.reporting.page.payload import Count, Fact, Story
 from gradpeel.reporting.reasons import missing
 from gradpeel.reporting.sentences import comparison, limits, setup, severity, trust, verdict
@@ -21,6 +22,7 @@ def story_of(audit: Audit) -> Story:
     return Story(
         verdict=verdict(audit),
         severity=Fact(*severity(audit)),
+        membership=membership(audit),
         who=tuple(_who(audit)),
         confidence=tuple(_confidence(audit)),
         limits=limits(audit),

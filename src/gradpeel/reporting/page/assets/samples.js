@@ -67,6 +67,7 @@ gradpeel.samples = (() => {
     if (sample.way === "by the row cascade") found.push("row cascade");
     if (!sample.round && sample.outcome !== "not reached") found.push(sample.outcome);
     if (sample.psnr !== null && sample.psnr < GOOD_DECIBELS) found.push(`PSNR ${sample.psnr.toFixed(0)} dB, SSIM ${sample.ssim.toFixed(2)}`);
+    if (!sample.round && sample.membership === "in") found.push("shown to have taken part");
     if (sample.copies > 1) found.push(`${sample.copies} copies in the batch`);
     return found;
   }
@@ -132,16 +133,16 @@ gradpeel.samples = (() => {
     const held = sample.certificate;
     const facts = [...FACTS.map(([name, value]) => [name, value(held)]), ["largest true error", scientific(sample.error)]];
     if (sample.ssim !== null) facts.push(["PSNR", sample.psnr === null ? "equal" : `${sample.psnr.toFixed(0)} dB`], ["SSIM", sample.ssim.toFixed(4)]);
-    facts.push(["atypicality", number(Math.round(sample.atypicality))], ["kinds of evidence", held.evidence.join(", ")]);
+    facts.push(["atypicality", number(Math.round(sample.atypicality))], ["membership test", sample.membership], ["kinds of evidence", held.evidence.join(", ")]);
     const rows = facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)));
     return make("li", { class: "drawer" }, make("h4", {}, `Certificate of sample ${sample.index}`), make("dl", {}, ...rows));
   }
 
   // Without samples a line each is enough.
   function table(those) {
-    const heads = ["sample", "result", "round", "atypicality", "largest error", ...FACTS.map(([name]) => name)];
+    const heads = ["sample", "result", "membership test", "round", "atypicality", "largest error", ...FACTS.map(([name]) => name)];
     const body = those.map((sample) => make("tr", { "data-index": sample.index }, make("th", { scope: "row" }, String(sample.index)),
-      ...[sample.way, sample.round || "–", number(Math.round(sample.atypicality)), sample.error === null ? "–" : scientific(sample.error),
+      ...[sample.way, sample.membership, sample.round || "–", number(Math.round(sample.atypicality)), sample.error === null ? "–" : scientific(sample.error),
         ...FACTS.map(([, value]) => (sample.certificate ? value(sample.certificate) : "–"))].map((text) => make("td", {}, String(text)))));
     const rows = make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)))), make("tbody", {}, ...body));
     return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Samples" }, rows);

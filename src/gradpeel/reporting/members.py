@@ -1,0 +1,68 @@
+"""Which samples of an audit are shown to have taken part, in sentences.
+
+Example:
+    >>> import numpy as np
+    >>> from gradpeel import audit
+    >>> from gradpeel.datasets import draw_batch, load
+    >>> from gradpeel.networks import mlp
+    >>> batch = draw_batch(load("breast_cancer"), 4)
+    >>> found = audit(mlp(30, 2, (200,), rng=np.random.default_rng(0)), batch.x, batch.y)
+    >>> membership(found)
+    'The update shows that all 4 samples took part. Even where a sample cannot be read, the ...'
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gradpeel.audit import Audit
+from gradpeel.membership import Membership
+from gradpeel.reporting.tally import Way, ways
+from gradpeel.reporting.words import counted
+
+__all__ = ["membership"]
+
+_MEANING = (
+    "Even where a sample cannot be read, the server can test whether a record that it already "
+    "holds took part."
+)
+
+
+def membership(audit: Audit) -> str:
+    """What the update shows of the samples' membership, and what that means.
+
+    It comes from a test that decodes nothing, see `gradpeel.contains`.
+    """
+    found, is_read = audit.membership, [way is not Way.MISSED for way in ways(audit)]
+    read = Counter(verdict for verdict, was in zip(found.verdicts, is_read, strict=True) if was)
+    inside, outside, unknown = (found.count(verdict) for verdict in ("in", "out", "unknown"))
+    sentences = []
+    if inside:
+        hidden = inside - read["in"]
+        whom = "" if hidden == inside else f"{hidden:,} of them "
+        although = f", {whom}although the attack did not read them" if hidden else ""
+        sentences.append(f"The update shows that {_of(inside, len(found))} took part{although}.")
+    if outside:
+        sentences.append(f"It shows that {counted(outside, 'sample')} did not take part.")
+    if unknown:
+        whom = "" if unknown == len(found) else f" for {counted(unknown, 'sample')}"
+        sentences.append(f"The membership test cannot decide{whom}; {_why(found)}.")
+        if read["unknown"]:
+            sentences.append("Samples that were read took part in any case.")
+    if inside:
+        sentences.append(_MEANING)
+    return " ".join(sentences)
+
+
+def _of(number: int, total: int) -> str:
+    if number == total:
+        return "the only sample" if total == 1 else f"all {total:,} samples"
+    return f"{number:,} of {counted(total, 'sample')}"
+
+
+def _why(found: Membership) -> str:
+    """Why samples are undecided; of several reasons the most frequent one."""
+    reasons = Counter(reason for reason in found.reasons if reason is not None)
+    (reason, number), *others = reasons.most_common()
+    which = f"most frequent reason, in {number:,} cases," if others else "reason"
+    return f'the {which} is "{reason}"'
