@@ -292,3 +292,15 @@ def test_an_audit_knows_who_took_part() -> None:
     assert audit.membership is audit.membership
     hidden = gp.audit(model, x, labels(24), client=gp.Client(noise=1.0), attacker=attacker)
     assert set(hidden.membership.verdicts) == {"unknown"}
+
+
+def test_a_batch_that_fills_the_features_that_vary_says_so() -> None:
+    # Border pixels never change: there are far fewer dimensions than features.
+    data = load("digits")
+    x, y = (torch.as_tensor(np.asarray(some[:60])) for some in (data.x_train, data.y_train))
+    model = default_model(64, 300, 10)
+    found = gp.contains(model, gp.local_update(model, x.float().flatten(1), y), x.flatten(1))
+    assert set(found.verdicts) == {"unknown"}
+    assert {str(reason).partition(",")[0] for reason in found.reasons} == {
+        "the samples fill all dimensions that there are"
+    }

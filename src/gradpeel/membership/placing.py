@@ -74,7 +74,9 @@ class UpdateSpan:
         spread = weight.std(correction=0)
         even = max(1.0, _ratio(bias.std(correction=0), spread))
         rows = torch.cat([weight, bias[:, None] / even], 1)
-        second = find_span(rows, 0.0, spread.expand(len(bias)), is_measure=False)
+        second = find_span(
+            rows, 0.0, spread.expand(len(bias)), is_measure=False, may_fill=first.is_full
+        )
         found = cls(update, first, scale, size), cls(update, second, even, size)
         return max(found, key=lambda one: one.span.gap)
 

@@ -129,6 +129,7 @@ def find_span(
     absolute: Tensor | None = None,
     *,
     is_measure: bool = True,
+    may_fill: bool = False,
 ) -> RowSpan:
     """Find the row space of a matrix that carries noise of unknown size.
 
@@ -138,6 +139,8 @@ def find_span(
         absolute: (neurons,) expected errors of an entry that do not depend on its size.
         is_measure: whether these two say how large errors are, and not only at which neurons they
             are larger than at others.
+        may_fill: whether samples may fill all there is: then what does not look like noise is
+            none. Where roundings say how large noise is, that follows from them.
 
     Returns:
         The span.
@@ -163,7 +166,9 @@ def find_span(
             there / variance.sqrt()[:, None], full_matrices=False
         )
         first = variance is expected
-        rank, is_full = _rank(values, len(there), used, prior=is_measure and first)
+        rank, is_full = _rank(
+            values, len(there), used, prior=is_measure and first, may_fill=may_fill
+        )
         if is_full:
             break
         if is_measure and first:
@@ -212,7 +217,9 @@ def _empty(rows: Tensor) -> RowSpan:
     )
 
 
-def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, bool]:
+def _rank(
+    values: Tensor, count: int, width: int, *, prior: bool, may_fill: bool
+) -> tuple[int, bool]:
     """How many singular values are more than noise, and whether all there can be are.
 
     Args:
@@ -220,6 +227,7 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
         count: number of rows.
         width: number of columns that are not zero.
         prior: whether these units are those of roundings, so that 1 is what is expected.
+        may_fill: whether samples may fill all there is, so that none of the values is noise.
     """
     most = min(count, width)
     values = values[:most]
@@ -244,6 +252,9 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
     bulk = bulk / (1 - 0.35 * less / more).sqrt()
     stands_out = (values[: len(at)] > floor) & (values[: len(at)] > _ABOVE_BULK * bulk)
     rank = int(stands_out.nonzero().max()) + 1 if bool(stands_out.any()) else 0
+    may_fill |= prior and alive == most and float(values[-1]) > _CLIFF * floor
+    if may_fill and not _looks_like_noise(values[rank:alive], count):
+        return most, True
     if rank == len(at):  # too little is left to tell noise by its looks
         rank = int((values > floor).sum())
         if rank == most:
@@ -254,6 +265,21 @@ def _rank(values: Tensor, count: int, width: int, *, prior: bool) -> tuple[int, 
         if float(steps.max()) > _CLIFF:
             rank = low + int(steps.argmax())
     return rank, False
+
+
+def _looks_like_noise(values: Tensor, count: int) -> bool:
+    """Whether the smallest singular value is not far below the others, as noise has it.
+
+    Args:
+        values: singular values, the largest first.
+        count: number of rows that they come from.
+    """
+    if len(values) < _FEWEST:
+        return True
+    share = len(values) / max(count, len(values))
+    # The nearer the matrix is to a square one, the smaller the smallest of noise may be.
+    lowest = float(values.median()) * (1 - math.sqrt(share))
+    return share > 0.5 or float(values[-1]) * _UNEVEN > lowest
 
 
 def _floor(count: int, width: int) -> float:
