@@ -46,7 +46,7 @@ KEYS = {
     "warnings", "max_abs_error",
     "median_abs_error", "unrecovered_but_reachable", "seconds",
     "lr", "momentum", "weight_decay", "local_steps", "local_epochs", "local_batch_size",
-    "knows_batch_size", "knows_tail", "data_range", "effort",
+    "knows_batch_size", "knows_tail", "data_range", "effort", "space", "layer",
 }  # fmt: skip
 
 

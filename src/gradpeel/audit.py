@@ -40,6 +40,7 @@ from gradpeel.attacker import Attacker
 from gradpeel.checks import as_batch, as_tensor, check_seed
 from gradpeel.client import Client, local_update
 from gradpeel.decoder import Peeling, Recovery, Round
+from gradpeel.decoder.inputs import check_rows_last
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.designs import Design, Layer
@@ -48,7 +49,7 @@ from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
-from gradpeel.target import Target, split, with_first_layer
+from gradpeel.target import Target, split, watch_layer, with_first_layer
 from gradpeel.torch_losses import as_loss
 from gradpeel.trajectory import Trajectory
 from gradpeel.update import Update
@@ -69,6 +70,8 @@ class Audit:
         features: number of features that enter the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
+        truth: what the recovery is compared with: the samples themselves or, where features come
+            back, (batch, features) what entered the layer in the client's own forward pass.
         y: (batch,) labels, or (batch, outputs) targets.
         without_tail: why the decoder worked without the tail, and therefore without labels; None
             if it used the tail.
@@ -87,6 +90,7 @@ class Audit:
     features: int
     model: nn.Module
     x: Tensor
+    truth: Tensor
     y: Tensor
     without_tail: str | None
     update: Update
@@ -121,12 +125,19 @@ class Audit:
         """
         from gradpeel.membership import contains  # noqa: PLC0415 - loads SciPy
 
-        return contains(self.model, self.update, self.x, labels=self.y, loss=self.loss)
+        return contains(
+            self.model,
+            self.update,
+            self.x,
+            labels=self.y,
+            loss=self.loss,
+            layer=self.recovery.layer,
+        )
 
     def __repr__(self) -> str:
-        score = self.score
+        score, noun = self.score, self.recovery.noun
         return (
-            f"Audit({self.design.name}: {score.recovered} of {score.batch_size} samples recovered, "
+            f"Audit({self.design.name}: {score.recovered} of {score.batch_size} {noun}s recovered, "
             f"{score.read} readable, {score.false_certificates} false certificates)"
         )
 
@@ -224,23 +235,30 @@ def audit(
             got = type(value).__name__
             raise InputError(f"{name} of type {got}: expected gradpeel.{kind.__name__}")
     loss, design = as_loss(client.loss), attacker.design
-    target = split(model)
+    target = split(model, layer=attacker.layer)
     dtype = target.weight.dtype if client.dtype is None else client.dtype
     # Simulated on the CPU, wherever model and data live.
     x, y = as_batch(x, dtype).cpu(), as_tensor("y", y).cpu()
     if target.weight.device.type != "cpu":
         model = copy.deepcopy(model).cpu()
-        target = split(model)
-    layer = design.shape(
-        Layer(target.weight.double(), target.bias.double()),
-        batch_size=len(x),
-        rng=np.random.default_rng(seed),
-        front=target.to(torch.float64).front,
-    )
-    shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
-    received = split(shaped)
-    path = Trajectory(received, x, y, client)
-    update = local_update(shaped, x, y, client, seed=seed, on_step=path)
+        target = split(model, layer=target.layer)
+    if client.count_steps(len(x)) > 1:
+        check_rows_last(target.front, target.layer)
+    # Dropout in front of the layer draws from PyTorch's own generator.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = design.shape(
+            Layer(target.weight.double(), target.bias.double()),
+            batch_size=len(x),
+            rng=np.random.default_rng(seed),
+            front=target.to(torch.float64).front,
+        )
+        shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
+        received = split(shaped, layer=target.layer)
+        with watch_layer(shaped, target.layer) as entered:
+            path = Trajectory(received, x, y, client, entered)
+            update = local_update(shaped, x, y, client, seed=seed, on_step=path)
+    is_input = received.front.space == "input"
     if not attacker.knows_batch_size:
         update = replace(update, batch_size=None)
     exposed = path.exposure
@@ -251,9 +269,10 @@ def audit(
         update,
         loss=loss,
         knows_tail=attacker.knows_tail,
-        sample_shape=tuple(x.shape[1:]),
+        sample_shape=tuple(x.shape[1:]) if is_input else None,
         data_range=attacker.data_range,
         effort=attacker.effort,
+        layer=target.layer,
         device=device,
         on_rows=on_rows,
     )
@@ -268,7 +287,8 @@ def audit(
     # with.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
     needed = LIMITS.clear * LIMITS.rounding * resolution
-    scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
+    truth = x if is_input else path.rows
+    scored = score(recovery, truth, y, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
         scored,
         exposed,
@@ -282,6 +302,7 @@ def audit(
         features=target.features,
         model=shaped,
         x=x,
+        truth=truth,
         y=y,
         without_tail=_why_without_tail(received, update, loss, attacker),
         update=update,
