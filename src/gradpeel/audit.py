@@ -255,6 +255,7 @@ def audit(
         )
         shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
         received = split(shaped, layer=target.layer)
+        received.check_on(x)
         with watch_layer(shaped, target.layer) as entered:
             path = Trajectory(received, x, y, client, entered)
             update = local_update(shaped, x, y, client, seed=seed, on_step=path)

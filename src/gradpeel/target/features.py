@@ -100,7 +100,6 @@ class FeatureFront:
 
     space: ClassVar[Literal["input", "features"]] = "features"
 
-    @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
         """The features, (batch, features), of a batch of inputs, in one run of the network.
 
@@ -108,18 +107,22 @@ class FeatureFront:
             InputError: the network does not take the batch, or its target does not receive one row
                 per sample.
         """
+        return self.run(x)[1].to(self.dtype)
+
+    @torch.no_grad()
+    def run(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the network puts out for a batch, and what enters its target; both in its dtype."""
         own = self.model.get_parameter(f"{self.layer}.weight")
         x = cast_inputs(self.model, x, own.dtype).to(own.device)
         with as_if_never_run(self.model), watch_layer(self.model, self.layer) as entered:
             try:
-                self.model(x)
+                outputs: Tensor = self.model(x)
             except Exception as error:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                 raise InputError(
                     f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
                 ) from error
-            rows = entered.take(self.layer, batch=len(x), features=self.features)
-        return rows.to(self.dtype)
+            return outputs, entered.take(self.layer, batch=len(x), features=self.features)
 
     def invert(self, rows: Tensor, sample_shape: tuple[int, ...] | None = None) -> Tensor:
         """The rows themselves: features are what comes back.

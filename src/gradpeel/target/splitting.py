@@ -44,7 +44,11 @@ from gradpeel.target.refusals import (
 )
 from gradpeel.target.tail import Tail, read_tail
 from gradpeel.target.tracing import trace
-from gradpeel.target.trials import reasons_not_reproduced, try_tail
+from gradpeel.target.trials import (
+    reasons_not_reproduced,
+    reasons_not_reproduced_on,
+    try_tail,
+)
 from gradpeel.target.unsteady import unsteady
 
 __all__ = ["Target", "split", "with_first_layer"]
@@ -99,8 +103,22 @@ class Target:
 
         Where `tail.unknown` says so, the output differs each time, or depends on the batch.
         """
-        logits: Tensor = self.tail(self.pre_activations(self.rows(x)).relu())
-        return logits
+        return self._behind(self.rows(x))
+
+    def check_on(self, x: Tensor) -> None:
+        """Make sure that the parts make up the network on a batch, where `split` could not try it.
+
+        Raises:
+            ModelRefusedError: they do not, because of a hook or an overwritten value.
+        """
+        if isinstance(self.front, FeatureFront) and self.tail.unknown is None:
+            reasons = reasons_not_reproduced_on(x, self.front, self._behind)
+            if reasons:
+                raise ModelRefusedError(reasons)
+
+    def _behind(self, rows: Tensor) -> Tensor:
+        outputs: Tensor = self.tail(self.pre_activations(rows).relu())
+        return outputs
 
     def for_decoding(self, device: torch.device) -> Target:
         """Return a copy on a device that computes in float64, except for the weight.

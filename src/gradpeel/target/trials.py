@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from gradpeel.errors import ModelError, UnsupportedModelError
 from gradpeel.target.derivatives import push
-from gradpeel.target.features import as_if_never_run
+from gradpeel.target.features import FeatureFront, as_if_never_run
 from gradpeel.target.front import Affine, Front
 from gradpeel.target.tail import Tail
 from gradpeel.target.tracing import shorten
 
-__all__ = ["is_close", "reasons_not_reproduced", "try_tail"]
+__all__ = ["is_close", "reasons_not_reproduced", "reasons_not_reproduced_on", "try_tail"]
 
 
 def try_tail(tail: Tail, weight: Tensor) -> str | None:
@@ -97,10 +97,29 @@ def reasons_not_reproduced(
         with torch.no_grad(), as_if_never_run(model):
             found = parts(x)
         if not is_close(outputs, found):
-            return [UnsupportedModelError("the steps recorded do not reproduce the model's output")]
+            return [_not_reproduced()]
         if channels == 1:
             break
     return []
+
+
+def reasons_not_reproduced_on(
+    x: Tensor, front: FeatureFront, parts: Callable[[Tensor], Tensor]
+) -> list[ModelError]:
+    """Compare the whole network with its target and tail on a batch of inputs.
+
+    Args:
+        x: (batch, *sample_shape) inputs.
+        front: runs the network.
+        parts: maps what enters the target to what the network puts out.
+    """
+    outputs, rows = front.run(x)
+    with torch.no_grad():
+        return [] if is_close(outputs, parts(rows)) else [_not_reproduced()]
+
+
+def _not_reproduced() -> ModelError:
+    return UnsupportedModelError("the steps recorded do not reproduce the model's output")
 
 
 def is_close(a: Tensor, b: Tensor) -> bool:
