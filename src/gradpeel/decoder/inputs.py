@@ -83,10 +83,12 @@ def check_rows_last(front: Front | FeatureFront, layer: str, update: Update | No
     """
     sent = {} if update is None else update.gradients
     trained = [name for name in front.trained if name not in sent or bool(sent[name].any())]
-    if not trained and front.unsteady is None:
+    why = front.unsteady
+    if trained:
+        more = f" and {len(trained) - 1} more" if len(trained) > 1 else ""
+        why = f"the front is trained too ('{trained[0]}'{more})"
+    if why is None:
         return
-    named = f"'{trained[0]}'" + (f" and {len(trained) - 1} more" if len(trained) > 1 else "")
-    why = f"the front is trained too ({named})" if trained else front.unsteady
     raise ModelRefusedError(
         [
             UnsupportedModelError(
