@@ -66,6 +66,9 @@ class Membership:
         non_members: number of records given as not in, on which the rate was counted.
         false_positives: how many of them would have been called "in".
         power: share of the records that would be called "in" if they had taken part.
+        space: "input" if records were compared as they enter the network; "features" if by what
+            enters the layer.
+        layer: name of the layer whose gradient was read.
     """
 
     distances: Tensor
@@ -77,6 +80,8 @@ class Membership:
     non_members: int
     false_positives: int
     power: float
+    space: Literal["input", "features"]
+    layer: str
 
     @property
     def false_positive_rate(self) -> float | None:
@@ -119,6 +124,8 @@ class Membership:
             "false_positives": self.false_positives,
             "non_members": self.non_members,
             "power": self.power,
+            "space": self.space,
+            "layer": self.layer,
             "reasons": dict(Counter(reason for reason in self.reasons if reason is not None)),
         }
 
@@ -212,6 +219,8 @@ def contains(
         non_members=0 if outside is None else len(outside.distances),
         false_positives=calibration.false_positives,
         power=float((certain & visible | called).double().mean()),
+        space=target.front.space,
+        layer=target.layer,
     )
 
 

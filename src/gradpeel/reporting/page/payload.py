@@ -29,7 +29,7 @@ __all__ = [
     "Variation",
 ]
 
-VERSION = 2
+VERSION = 3
 """Of the file format; a page is regenerated from this one only."""
 
 
@@ -56,6 +56,7 @@ class Story:
     Attributes:
         verdict: the result in one sentence.
         severity: how bad that is: a name and a sentence.
+        recovered: what the recovered things are, where they are not inputs; empty where they are.
         who: who can do this.
         confidence: what the certificates rest on, and how they compare with the real data.
         limits: what the audit does not show.
@@ -70,6 +71,7 @@ class Story:
 
     verdict: str
     severity: Fact
+    recovered: str
     who: tuple[Fact, ...]
     confidence: tuple[Fact, ...]
     limits: str
@@ -259,6 +261,8 @@ class Payload:
         command: the command that repeats the audit; empty where there is none.
         hashes: SHA-256 of model and update.
         variations: the same audit with one thing changed, where that was run.
+        space: "input" if recovered samples are inputs; "features" if they are feature vectors.
+        layer: name of the layer that was read.
         batch_size: samples in the batch.
         all_neurons: neurons of the target.
         tally: how many samples were read in which way.
@@ -282,6 +286,8 @@ class Payload:
     command: str
     hashes: tuple[Fact, ...]
     variations: tuple[Variation, ...]
+    space: str
+    layer: str
     batch_size: int
     all_neurons: int
     tally: Tally

@@ -78,7 +78,7 @@ def payload_from(values: object) -> Payload:
     Example:
         >>> payload_from({"version": 1})
         Traceback (most recent call last):
-        gradpeel.errors.InputError: version=1: expected 2, the version that this gradpeel reads
+        gradpeel.errors.InputError: version=1: expected 3, the version that this gradpeel reads
     """
     if isinstance(values, dict) and values.get("version") != VERSION:
         found = repr(values.get("version"))[:40]
@@ -141,6 +141,7 @@ def _check(payload: Payload) -> None:
     """Every place that is pointed at exists."""
     cascade, risk = payload.cascade, payload.risk
     columns, steps = len(cascade.samples), len(cascade.steps)
+    _expect(payload.space in {"input", "features"}, "page.space", "input or features")
     _expect(payload.batch_size >= 1, "page.batch_size", "at least 1")
     _expect(columns == payload.batch_size, "page.cascade.samples", "a column for each sample")
     _expect(steps >= 1, "page.cascade.steps", "the start at least")

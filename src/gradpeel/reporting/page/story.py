@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradpeel.audit import Audit
+from gradpeel.reporting.account import what_came_back
 from gradpeel.reporting.page.payload import Count, Fact, Story
 from gradpeel.reporting.reasons import missing
 from gradpeel.reporting.sentences import comparison, limits, setup, severity, trust, verdict
@@ -21,6 +22,7 @@ def story_of(audit: Audit) -> Story:
     return Story(
         verdict=verdict(audit),
         severity=Fact(*severity(audit)),
+        recovered=what_came_back(audit.recovery) or "",
         who=tuple(_who(audit)),
         confidence=tuple(_confidence(audit)),
         limits=limits(audit),
@@ -41,8 +43,8 @@ def _facts(rows: list[tuple[str, str]]) -> tuple[Fact, ...]:
 def _who(audit: Audit) -> list[Fact]:
     who = printable(audit.design.adversary, MOST)
     tampering = (
-        "The client receives a first layer that was shaped for this attack. The server follows "
-        "the rest of the protocol."
+        f"The client receives a {_layer(audit)} that was shaped for this attack. The server "
+        "follows the rest of the protocol."
         if audit.design.active
         else "None. The client receives an honest model and has nothing to notice."
     )
@@ -60,10 +62,16 @@ def _who(audit: Audit) -> list[Fact]:
     ]
 
 
+def _layer(audit: Audit) -> str:
+    is_first = audit.recovery.space == "input"
+    return "first layer" if is_first else f"layer `{printable(audit.recovery.layer)}`"
+
+
 def _knows(audit: Audit) -> str:
     size = "" if audit.update.batch_size is None else " and the batch size"
     if audit.without_tail is not None:
-        return f"The first layers{size}. Neither the loss nor the later layers were used."
+        first = "first layers" if audit.recovery.space == "input" else _layer(audit)
+        return f"The {first}{size}. Neither the loss nor the later layers were used."
     return f"The model it sent out, the loss{size}, which a server knows anyway."
 
 
@@ -76,8 +84,8 @@ def _confidence(audit: Audit) -> list[Fact]:
         facts.append(
             Fact(
                 "Read without proof",
-                f"{counted(unproven, 'sample')} among the candidates {match} the real data, which "
-                "only an audit can tell.",
+                f"{counted(unproven, recovery.noun)} among the candidates {match} the real data, "
+                "which only an audit can tell.",
             )
         )
     if not len(recovery):
@@ -86,8 +94,8 @@ def _confidence(audit: Audit) -> list[Fact]:
     fewest = counted(int(recovery.equations.min()), "equation")
     digits = f"{float(recovery.scores.min()):.0f}"
     proof = (
-        "Every recovered sample carries a certificate that uses the update alone: it satisfies "
-        f"at least {fewest}, to at least {digits} decimal digits in total."
+        f"Every recovered {recovery.noun} carries a certificate that uses the update alone: it "
+        f"satisfies at least {fewest}, to at least {digits} decimal digits in total."
     )
     facts = [Fact("Proof", proof), *facts, Fact("Checked against the real data", _truth(audit))]
     if score.false_certificates or score.repeats:
@@ -111,7 +119,8 @@ def _advice(audit: Audit) -> list[str]:
     advice = []
     if audit.score.read:
         advice.append(
-            "Protect such an update like the data itself: whoever sees it can read these samples."
+            "Protect such an update like the data itself: whoever sees it can read these "
+            f"{audit.recovery.noun}s."
         )
         advice.append(
             "Do not let anyone see the update of a single client. Aggregate securely over many "
@@ -127,7 +136,8 @@ def _advice(audit: Audit) -> list[str]:
         )
     if not audit.design.active:
         advice.append(
-            "Test a server that shapes the first layer: `gradpeel audit --design soliton-data`."
+            f"Test a server that shapes the {_layer(audit)}: `gradpeel audit --design "
+            "soliton-data`, or `gradpeel.designs.SolitonData` in Python."
         )
     if not audit.client.noise:
         advice.append(
