@@ -14,6 +14,7 @@ from gradpeel.cli.output import to_json
 from gradpeel.cli.update_files import (
     After,
     Before,
+    LayerName,
     LocalSteps,
     Lr,
     Model,
@@ -45,6 +46,7 @@ def contains_command(
     lr: Lr = None,
     local_steps: LocalSteps = None,
     weight_decay: WeightDecay = None,
+    layer: LayerName = None,
     non_members: Annotated[
         Path | None,
         typer.Option(
@@ -117,6 +119,7 @@ def contains_command(
         asked.flatten(1) if asked.ndim > 2 else asked,
         non_members=others.flatten(1) if others is not None and others.ndim > 2 else others,
         max_false_positive_rate=max_false_positive_rate,
+        layer=layer,
     )
     seconds = time.perf_counter() - started
     if out is not None:
