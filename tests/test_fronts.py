@@ -370,6 +370,22 @@ def test_settings_of_inputs_are_refused_for_features() -> None:
         gp.audit(model, x, y, attacker=gp.Attacker(layer="fc9"))
 
 
+def test_a_network_that_cannot_be_traced_is_audited_at_a_named_layer() -> None:
+    class Branching(FedAvgCNN):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x if x.sum() > 0 else -x)
+
+    model, (x, y) = made(lambda: Branching(1, 8)), digits(24)
+    found = gp.audit(model, x, y, attacker=gp.Attacker(layer="fc1"))
+    assert found.without_tail is not None
+    assert found.without_tail.startswith("the model cannot be traced: ")
+    assert (found.recovery.space, found.recovery.layer) == ("features", "fc1")
+    assert found.score.false_certificates == 0
+    assert found.score.read >= 12
+    with pytest.raises(gp.ModelRefusedError, match="not followed by ReLU alone"):
+        gp.audit(model, x, y, attacker=gp.Attacker(layer="fc2"))
+
+
 def test_a_network_that_does_more_than_its_steps_say_is_refused() -> None:
     class Aliased(FedAvgCNN):
         def forward(self, x: Tensor) -> Tensor:

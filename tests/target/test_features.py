@@ -334,3 +334,66 @@ def test_every_sample_must_enter_as_one_row(model: nn.Module, x: Tensor, message
     with pytest.raises(InputError) as caught:
         split(model).rows(x)
     assert str(caught.value).startswith(message)
+
+
+class Unseen(nn.Module):
+    """A network that branches on values: torch.fx sees nothing of it."""
+
+    def __init__(self, activation: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.drop = nn.Conv2d(1, 4, 3), nn.Dropout()
+        self.one, self.activation, self.two = dense(16, 60), activation, nn.Linear(60, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            x = -x
+        logits: Tensor = self.two(self.activation(self.one(self.conv(x).relu().flatten(1))))
+        return logits
+
+
+def test_a_network_that_cannot_be_traced_is_read_at_a_named_layer() -> None:
+    torch.manual_seed(0)
+    model, x = Unseen(nn.ReLU(inplace=True)).eval(), torch.rand(5, 1, 4, 4)
+    with pytest.raises(ModelRefusedError, match="name the layer to read, and it is read without"):
+        split(model)
+    target = split(model, layer="one")
+    assert target.tail.unknown is not None
+    assert target.tail.unknown.startswith("the model cannot be traced: ")
+    front = front_of(target)
+    assert (front.space, front.unsteady) == ("features", None)
+    assert front.trained == ("conv.weight", "conv.bias", "two.weight", "two.bias")
+    with torch.no_grad():
+        torch.testing.assert_close(target.rows(x), model.conv(x).relu().flatten(1))
+    target.check_on(x)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert front_of(split(model.train(), layer="one")).unsteady == "Dropout 'drop' is active"
+
+
+def test_a_layer_that_relu_does_not_follow_is_noticed_on_a_batch() -> None:
+    x = torch.rand(5, 1, 4, 4)
+    for activation in (nn.GELU(), nn.LeakyReLU(), nn.Identity()):
+        with pytest.raises(ModelRefusedError, match=r"Linear 'one' is not followed by ReLU alone"):
+            split(Unseen(activation), layer="one").check_on(x)
+
+
+def test_a_named_layer_of_such_a_network_may_have_faults_of_its_own() -> None:
+    model = Unseen(nn.ReLU())
+    model.one.requires_grad_(requires_grad=False)
+    model.two = nn.Linear(60, 4, bias=False)
+    with pytest.raises(ModelRefusedError, match=r"'one\.weight' has requires_grad=False"):
+        split(model, layer="one")
+    with pytest.raises(ModelRefusedError, match=r"Linear 'two' has no bias"):
+        split(model, layer="two")
+
+    class ByHand(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+            return functional.linear(input, self.weight.abs(), self.bias)
+
+    model.one = ByHand(16, 60)
+    with pytest.raises(ModelRefusedError, match=r"'one' is not torch's own Linear"):
+        split(model, layer="one")
+    shared = Unseen(nn.ReLU())
+    shared.again = dense(16, 60)
+    shared.again.weight = shared.one.weight
+    with pytest.raises(ModelRefusedError, match=r"Linear 'one' may share parameters with other"):
+        split(shared, layer="one")

@@ -13,7 +13,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 import torch
@@ -37,6 +37,7 @@ __all__ = [
     "reasons_in_modules",
     "reasons_in_steps",
     "reasons_not_finite",
+    "reasons_of_linear",
     "reasons_unreadable",
 ]
 
@@ -184,9 +185,22 @@ def reason_without_linear(steps: ForwardPass, layer: str | None) -> ModelError:
 
 def reasons_at_target(steps: ForwardPass, target: fx.Node, layer: nn.Linear) -> list[ModelError]:
     """What is wrong with the target itself, or with what follows it directly."""
-    name = str(target.target)
+    reasons = _reasons_between(steps, target)
+    reasons += reasons_of_linear(str(target.target), layer, steps.trained)
+    reasons += _reasons_sharing(steps, target, layer.parameters(recurse=False))
+    return reasons + _reasons_activation(steps, target)
+
+
+def reasons_of_linear(name: str, layer: nn.Linear, trained: Collection[int]) -> list[ModelError]:
+    """What is wrong with a Linear by itself.
+
+    Args:
+        name: its name in the model.
+        layer: the Linear.
+        trained: ids of the parameters that have a gradient.
+    """
     own = dict(layer.named_parameters(recurse=False))
-    reasons: list[ModelError] = _reasons_between(steps, target)
+    reasons: list[ModelError] = []
     if layer.in_features == 0 or layer.out_features == 0:
         reasons.append(
             ImpossibleModelError(
@@ -215,10 +229,9 @@ def reasons_at_target(steps: ForwardPass, target: fx.Node, layer: nn.Linear) -> 
             "trains it"
         )
         for key, parameter in own.items()
-        if id(parameter) not in steps.trained
+        if id(parameter) not in trained
     ]
-    reasons += _reasons_sharing(steps, target, own.values())
-    return reasons + _reasons_activation(steps, target)
+    return reasons
 
 
 def reasons_hooked(steps: ForwardPass, target: fx.Node) -> list[ModelError]:

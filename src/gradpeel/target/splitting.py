@@ -43,12 +43,13 @@ from gradpeel.target.refusals import (
     reasons_unreadable,
 )
 from gradpeel.target.tail import Tail, read_tail
-from gradpeel.target.tracing import trace
+from gradpeel.target.tracing import UnseenModelError, trace
 from gradpeel.target.trials import (
     reasons_not_reproduced,
     reasons_not_reproduced_on,
     try_tail,
 )
+from gradpeel.target.unseen import check_followed_by_relu, see_layer
 from gradpeel.target.unsteady import unsteady
 
 __all__ = ["Target", "split", "with_first_layer"]
@@ -109,9 +110,14 @@ class Target:
         """Make sure that the parts make up the network on a batch, where `split` could not try it.
 
         Raises:
-            ModelRefusedError: they do not, because of a hook or an overwritten value.
+            ModelRefusedError: they do not, because of a hook or an overwritten value; or the
+                forward pass is not known and ReLU does not follow the target.
         """
-        if isinstance(self.front, FeatureFront) and self.tail.unknown is None:
+        if not isinstance(self.front, FeatureFront):
+            return
+        if self.tail.unknown == self.front.obstacle:
+            check_followed_by_relu(self.front, x)
+        elif self.tail.unknown is None:
             reasons = reasons_not_reproduced_on(x, self.front, self._behind)
             if reasons:
                 raise ModelRefusedError(reasons)
@@ -155,9 +161,10 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
     """Split a network at its first Linear -> ReLU that can be read, or at one of your choice.
 
     Args:
-        model: any module of one input that torch.fx can trace; it is not changed.
+        model: any module of one input that torch.fx can trace; it is not changed. Parts of it that
+            cannot be traced are kept whole.
         layer: name of the Linear to split at, such as "classifier.0"; by default the first one that
-            can be read.
+            can be read. A model that cannot be traced is split at a named layer without its tail.
         share: use the model's own parameters instead of copies, to save memory; later changes of
             them then affect the target too.
 
@@ -192,6 +199,10 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
         raise ModelRefusedError([*reasons, *unreadable])
     try:
         steps = trace(model, share=share)
+    except UnseenModelError as reason:
+        if layer is None or reasons:
+            raise ModelRefusedError([*reasons, reason]) from reason
+        return _without_tail(*see_layer(model, layer, reason.what, share=share))
     except ModelError as reason:
         raise ModelRefusedError([*reasons, reason]) from reason
     reasons += reasons_in_steps(steps) + reasons_not_finite(steps)
@@ -209,6 +220,19 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
                 found = [reason]
         refused |= {str(reason): reason for reason in found}
     raise ModelRefusedError([*reasons, *refused.values()])
+
+
+def _without_tail(linear: nn.Linear, front: FeatureFront) -> Target:
+    """Split a network whose forward pass is not known."""
+    names = {id(p): name for name, p in front.model.named_parameters()}
+    return Target(
+        weight=linear.weight.detach(),
+        bias=linear.bias.detach(),
+        weight_name=names[id(linear.weight)],
+        bias_name=names[id(linear.bias)],
+        front=front,
+        tail=Tail(nn.Identity(), unknown=front.obstacle),
+    )
 
 
 def _candidates(steps: ForwardPass, layer: str | None) -> list[tuple[fx.Node, nn.Linear]]:

@@ -24,7 +24,15 @@ from gradpeel.errors import UnsupportedModelError
 from gradpeel.target.forward_pass import ForwardPass, is_linear
 from gradpeel.target.front_reading import normalisation_of
 
-__all__ = ["shorten", "trace"]
+__all__ = ["UnseenModelError", "copied", "shorten", "trace"]
+
+
+class UnseenModelError(UnsupportedModelError):
+    """A forward pass that cannot be recorded; a layer of it can be read by name."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what}; name the layer to read, and it is read without what follows it")
 
 
 def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
@@ -38,17 +46,13 @@ def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
         UnsupportedModelError: the model cannot be copied or traced, or its forward pass does
             something that a graph of its steps does not show.
     """
-    try:
-        root = copy.deepcopy(model, _in_place_of_copies(model) if share else {})
-    except Exception as error:
-        raise UnsupportedModelError(f"the model cannot be copied: {shorten(error)}") from error
-    root.zero_grad(set_to_none=True)
+    root = copied(model, share=share)
     # Random numbers drawn while tracing would stand in the graph as if they were constants.
     with torch.random.fork_rng(devices=[]):
         before = torch.get_rng_state()
         graph, whole = _record(root)
         if not torch.equal(before, torch.get_rng_state()):
-            raise UnsupportedModelError("the model draws random numbers in its forward pass")
+            raise UnseenModelError("the model draws random numbers in its forward pass")
     steps = ForwardPass(root, graph, whole)
     for node in steps.unused:
         if steps.works_in_place(node):
@@ -57,6 +61,20 @@ def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
                 "use what it returns"
             )
     return steps
+
+
+def copied(model: nn.Module, *, share: bool) -> nn.Module:
+    """A copy of a model without gradients, which may use the values of the model's parameters.
+
+    Raises:
+        UnsupportedModelError: the model cannot be copied.
+    """
+    try:
+        root = copy.deepcopy(model, _in_place_of_copies(model) if share else {})
+    except Exception as error:
+        raise UnsupportedModelError(f"the model cannot be copied: {shorten(error)}") from error
+    root.zero_grad(set_to_none=True)
+    return root
 
 
 def _record(root: nn.Module) -> tuple[fx.Graph, set[nn.Module]]:
@@ -69,8 +87,7 @@ def _record(root: nn.Module) -> tuple[fx.Graph, set[nn.Module]]:
                 return tracer.trace(root), whole
         except Exception as error:
             if tracer.failed is None:
-                message = f"the model cannot be traced: {shorten(error)}"
-                raise UnsupportedModelError(message) from error
+                raise UnseenModelError(f"the model cannot be traced: {shorten(error)}") from error
         torch.set_rng_state(before)
         whole.add(tracer.failed)
 
