@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from gradpeel.cli.decoder_options import LayerName
 from gradpeel.cli.model_files import load_records
 from gradpeel.cli.output import to_json
 from gradpeel.cli.update_files import (
     After,
     Before,
-    LayerName,
     LocalSteps,
     Lr,
     Model,

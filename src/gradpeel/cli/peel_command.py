@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
+from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail, LayerName
 from gradpeel.cli.loss_options import LossOptions, ReductionName
 from gradpeel.cli.output import private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -19,7 +19,6 @@ from gradpeel.cli.progress import watch
 from gradpeel.cli.update_files import (
     After,
     Before,
-    LayerName,
     LocalSteps,
     Lr,
     Model,

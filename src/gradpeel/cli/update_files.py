@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "After",
     "Before",
-    "LayerName",
     "LocalSteps",
     "Lr",
     "Model",
@@ -71,16 +70,6 @@ LocalSteps = Annotated[
 WeightDecay = Annotated[
     float | None,
     typer.Option(help="Its weight decay, with --after.", show_default="found in the last layer"),
-]
-LayerName = Annotated[
-    str | None,
-    typer.Option(
-        "--layer",
-        metavar="NAME",
-        help="The layer whose gradient is read, such as fc2; behind the first layer this finds "
-        "feature vectors, the inputs of that layer.",
-        show_default="the first that can be read",
-    ),
 ]
 
 
