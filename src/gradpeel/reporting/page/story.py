@@ -43,8 +43,8 @@ def _facts(rows: list[tuple[str, str]]) -> tuple[Fact, ...]:
 def _who(audit: Audit) -> list[Fact]:
     who = printable(audit.design.adversary, MOST)
     tampering = (
-        f"The client receives a {_layer(audit)} that was shaped for this attack. The server "
-        "follows the rest of the protocol."
+        f"The client receives a model in which {_layer(audit)} was shaped for this attack. The "
+        "server follows the rest of the protocol."
         if audit.design.active
         else "None. The client receives an honest model and has nothing to notice."
     )
@@ -63,15 +63,16 @@ def _who(audit: Audit) -> list[Fact]:
 
 
 def _layer(audit: Audit) -> str:
+    """The attacked layer, in a sentence."""
     is_first = audit.recovery.space == "input"
-    return "first layer" if is_first else f"layer `{printable(audit.recovery.layer)}`"
+    return "the first layer" if is_first else f"layer `{printable(audit.recovery.layer)}`"
 
 
 def _knows(audit: Audit) -> str:
     size = "" if audit.update.batch_size is None else " and the batch size"
     if audit.without_tail is not None:
-        first = "first layers" if audit.recovery.space == "input" else _layer(audit)
-        return f"The {first}{size}. Neither the loss nor the later layers were used."
+        known = "The first layers" if audit.recovery.space == "input" else f"Only {_layer(audit)}"
+        return f"{known}{size}. Neither the loss nor the later layers were used."
     return f"The model it sent out, the loss{size}, which a server knows anyway."
 
 
@@ -135,10 +136,9 @@ def _advice(audit: Audit) -> list[str]:
             "Do not read this as protection. Repeat the audit with a stronger attacker first."
         )
     if not audit.design.active:
-        advice.append(
-            f"Test a server that shapes the {_layer(audit)}: `gradpeel audit --design "
-            "soliton-data`, or `gradpeel.designs.SolitonData` in Python."
-        )
+        is_input = audit.recovery.space == "input"
+        how = "gradpeel audit --design soliton-data" if is_input else "SolitonData(auxiliary)"
+        advice.append(f"Test a server that shapes {_layer(audit)}: `{how}`.")
     if not audit.client.noise:
         advice.append(
             "Measure a defence before you rely on it: noise (`--noise`), other batch sizes, other "
