@@ -10,9 +10,9 @@ and compares the result with the real data.
 # %%
 # The model and the batch
 # -----------------------
-# Any ``torch.nn.Module`` will do if its first ``Linear`` layer is followed by a ReLU. Layers such
-# as ``Flatten`` and a fixed normalisation may stand in front of it; anything differentiable may
-# follow.
+# Any ``torch.nn.Module`` with a ``Linear`` layer that is followed by a ReLU can be audited. Behind
+# ``Flatten`` and a fixed normalisation, samples come back; behind other layers, such as
+# convolutions, the features that enter the layer. Anything differentiable may follow.
 #
 # The batch is what the client trains on in one step: here, 64 scans of handwritten digits.
 

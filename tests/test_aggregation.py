@@ -146,9 +146,8 @@ def test_reads_the_samples_of_clients_that_train(local: dict[str, int]) -> None:
 def test_what_every_sample_adds_is_the_update() -> None:
     model, (x, y) = make_model(10, 30, 4), make_batch(10, 9, 4)
     client = Client(lr=0.05, local_epochs=2, local_batch_size=2)
-    found = simulate_round(
-        model, x, y, client, Aggregation(sizes=(4, 5), weighting="equal"), seed=3
-    )
+    shares = Aggregation(sizes=(4, 5), weighting="equal")
+    found = simulate_round(model, gp.split(model), x, y, client=client, aggregation=shares, seed=3)
     c = found.contributions.c
     torch.testing.assert_close(c.sum(1), found.update.gradients["0.bias"], rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(c @ x, found.update.gradients["0.weight"], rtol=1e-8, atol=1e-10)
@@ -161,8 +160,12 @@ def test_clients_draw_numbers_of_their_own() -> None:
     x, y = torch.cat([x, x]), torch.cat([y, y])
     client = Client(noise=0.1)
     alone = gp.local_update(model, x[:4], y[:4], client)
-    found = simulate_round(model, x, y, client, Aggregation(2), seed=0)
-    again = simulate_round(model, x, y, client, Aggregation(2), seed=0)
+    found = simulate_round(
+        model, gp.split(model), x, y, client=client, aggregation=Aggregation(2), seed=0
+    )
+    again = simulate_round(
+        model, gp.split(model), x, y, client=client, aggregation=Aggregation(2), seed=0
+    )
     assert not torch.equal(found.update.gradients["0.bias"], alone.gradients["0.bias"])
     assert torch.equal(found.update.gradients["0.bias"], again.update.gradients["0.bias"])
 

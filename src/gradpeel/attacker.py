@@ -35,6 +35,8 @@ class Attacker:
         data_range: smallest and largest possible value of a feature, if it knows them.
         effort: how long the decoder searches for samples that no neuron isolates, see
             `gradpeel.peel`; 0 for peeling alone.
+        layer: name of the layer that it attacks, such as "classifier.0"; None for the first one
+            that can be read.
 
     Raises:
         InputError: a setting breaks its rule.
@@ -45,6 +47,7 @@ class Attacker:
     knows_tail: bool = True
     data_range: tuple[float, float] | None = None
     effort: float = 1.0
+    layer: str | None = None
 
     def __post_init__(self) -> None:
         design: object = self.design
@@ -56,3 +59,6 @@ class Attacker:
                 raise InputError(f"{name}={getattr(self, name)!r}: expected True or False")
         check_data_range(self.data_range)
         check_at_least_0("effort", self.effort)
+        layer: object = self.layer
+        if layer is not None and not (isinstance(layer, str) and layer):
+            raise InputError(f"layer={layer!r}: expected the name of a layer, or None")

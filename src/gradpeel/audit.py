@@ -40,11 +40,11 @@ from gradpeel.attacker import Attacker
 from gradpeel.checks import as_batch, as_tensor, check_seed
 from gradpeel.client import Client
 from gradpeel.decoder import Peeling, Recovery, Round
-from gradpeel.decoder.inputs import samples_weigh_alike
+from gradpeel.decoder.inputs import check_rows_last, samples_weigh_alike
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.designs import Design, Layer
-from gradpeel.errors import InputError
+from gradpeel.errors import InputError, ModelRefusedError
 from gradpeel.exposure import Exposure
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.membership import Membership, contains
@@ -70,6 +70,8 @@ class Audit:
         features: number of features that enter the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
+        truth: what the recovery is compared with: the samples themselves or, where features come
+            back, (batch, features) what entered the layer in the client's own forward pass.
         y: (batch,) labels, or (batch, outputs) targets.
         without_tail: why the decoder's evidence does without the tail; it then has no labels, but
             for those of several local steps. None if it used the tail.
@@ -90,6 +92,7 @@ class Audit:
     features: int
     model: nn.Module
     x: Tensor
+    truth: Tensor
     y: Tensor
     without_tail: str | None
     update: Update
@@ -128,8 +131,30 @@ class Audit:
 
         Computed when first asked for, with what the attacker knows of the batch size, and with the
         labels; see `gradpeel.contains`.
+
+        Raises:
+            ModelRefusedError: that cannot be asked, see `refuses_membership`.
         """
-        return contains(self.model, self.update, self.x, labels=self.y, loss=self.loss)
+        return contains(
+            self.model,
+            self.update,
+            self.x,
+            labels=self.y,
+            loss=self.loss,
+            layer=self.recovery.layer,
+        )
+
+    @cached_property
+    def refuses_membership(self) -> bool:
+        """Whether nothing can be asked about membership.
+
+        That is so where something in front of the layer changes from batch to batch, such as
+        dropout.
+        """
+        try:
+            return not len(self.membership)
+        except ModelRefusedError:
+            return True
 
     @property
     def wrong_memberships(self) -> int:
@@ -138,13 +163,15 @@ class Audit:
         A sample that fires a neuron in some step took part; one that fires none in any step left no
         trace by which it could be recognised.
         """
+        if self.refuses_membership:
+            return 0
         fires, found = self.exposure.grid.any(0), self.membership
         return int((found.mask("out") & fires | found.mask("in") & ~fires).sum())
 
     def __repr__(self) -> str:
-        score = self.score
+        score, noun = self.score, self.recovery.noun
         return (
-            f"Audit({self.design.name}: {score.recovered} of {score.batch_size} samples recovered, "
+            f"Audit({self.design.name}: {score.recovered} of {score.batch_size} {noun}s recovered, "
             f"{score.read} readable, {score.false_certificates} false certificates)"
         )
 
@@ -186,7 +213,7 @@ class Audit:
             "repeats": score.repeats,
             "wrong_multiplicities": score.wrong_multiplicities,
             "error_estimates_hold": score.error_estimates_hold,
-            "membership": self.membership.as_dict(),
+            "membership": None if self.refuses_membership else self.membership.as_dict(),
             "wrong_memberships": self.wrong_memberships,
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
@@ -253,23 +280,32 @@ def audit(
             got = type(value).__name__
             raise InputError(f"{name} of type {got}: expected gradpeel.{kind.__name__}")
     loss, design = as_loss(client.loss), attacker.design
-    target = split(model)
+    target = split(model, layer=attacker.layer)
     dtype = target.weight.dtype if client.dtype is None else client.dtype
     # Simulated on the CPU, wherever model and data live.
     x, y = as_batch(x, dtype).cpu(), as_tensor("y", y).cpu()
     if target.weight.device.type != "cpu":
         model = copy.deepcopy(model).cpu()
-        target = split(model)
-    layer = design.shape(
-        Layer(target.weight.double(), target.bias.double()),
-        batch_size=len(x),
-        rng=np.random.default_rng(seed),
-        front=target.to(torch.float64).front,
-    )
-    shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
-    received = split(shaped)
-    simulated = simulate_round(shaped, x, y, client, aggregation, seed=seed)
+        target = split(model, layer=target.layer)
+    if client.count_steps(len(x)) > 1:
+        check_rows_last(target.front, target.layer)
+    # Dropout in front of the layer draws from PyTorch's own generator.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = design.shape(
+            Layer(target.weight.double(), target.bias.double()),
+            batch_size=len(x),
+            rng=np.random.default_rng(seed),
+            front=target.to(torch.float64).front,
+        )
+        shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
+        received = split(shaped, layer=target.layer)
+        received.check_on(x)
+        simulated = simulate_round(
+            shaped, received, x, y, client=client, aggregation=aggregation, seed=seed
+        )
     update, exposed = simulated.update, simulated.exposure
+    is_input = received.front.space == "input"
     if not attacker.knows_batch_size:
         update = replace(update, batch_size=None)
 
@@ -279,9 +315,10 @@ def audit(
         update,
         loss=loss,
         knows_tail=attacker.knows_tail,
-        sample_shape=tuple(x.shape[1:]),
+        sample_shape=tuple(x.shape[1:]) if is_input else None,
         data_range=attacker.data_range,
         effort=attacker.effort,
+        layer=target.layer,
         device=device,
         on_rows=on_rows,
     )
@@ -296,7 +333,8 @@ def audit(
     # with. A difference of weights is rounded like weights.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
     needed = LIMITS.clear * LIMITS.rounding * max(resolution, peeling.weight_rounding)
-    scored = score(recovery, x, y, exposure=exposed, signals=strength, needed=needed)
+    truth = x if is_input else simulated.rows
+    scored = score(recovery, truth, y, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
         scored,
         exposed,
@@ -312,6 +350,7 @@ def audit(
         features=target.features,
         model=shaped,
         x=x,
+        truth=truth,
         y=y,
         without_tail=_why_without_tail(received, update, loss, attacker),
         update=update,

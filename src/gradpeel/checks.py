@@ -25,11 +25,13 @@ __all__ = [
     "DTYPES",
     "as_batch",
     "as_tensor",
+    "cast_inputs",
     "check_array_dtype",
     "check_at_least_0",
     "check_data_range",
     "check_dense",
     "check_dtype",
+    "check_layer",
     "check_module",
     "check_positive_integer",
     "check_seed",
@@ -88,6 +90,25 @@ def check_module(model: object) -> None:
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model of type {type(model).__name__}: expected a torch.nn.Module")
+
+
+def check_layer(model: nn.Module, layer: object) -> None:
+    """Reject a name that none of a network's Linear layers has; None means no choice.
+
+    Raises:
+        InputError: names it, and the layers there are.
+    """
+    if layer is None:
+        return
+    modules = dict(model.named_modules(remove_duplicate=False))
+    found = modules.get(layer) if isinstance(layer, str) else None
+    if isinstance(found, nn.Linear):
+        return
+    names = [repr(name) for name, module in modules.items() if isinstance(module, nn.Linear)]
+    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    kind = "" if found is None else f" is a {type(found).__name__}"
+    rule = f"expected the name of a Linear: {listed}" if names else "the model has no Linear"
+    raise InputError(f"layer={layer!r}{kind}: {rule}")
 
 
 def check_data_range(data_range: object) -> None:
@@ -229,6 +250,24 @@ def as_batch(x: object, dtype: torch.dtype, *, name: str = "x") -> Tensor:
         if bad:
             raise InputError(f"{name}: {bad} of {batch.numel()} values are not finite{where}")
     return batch
+
+
+def cast_inputs(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Inputs as a network takes them: in its dtype, except for integers that it looks up.
+
+    Example:
+        >>> bag = nn.EmbeddingBag(9, 4)
+        >>> tokens = torch.tensor([[1, 2], [3, 3]])
+        >>> cast_inputs(bag, tokens, torch.float32).dtype
+        torch.int64
+        >>> cast_inputs(nn.Flatten(), tokens, torch.float32).dtype
+        torch.float32
+    """
+    if x.dtype in (torch.int32, torch.int64):
+        tables = (nn.Embedding, nn.EmbeddingBag)
+        if any(isinstance(module, tables) for module in model.modules()):
+            return x
+    return x.to(dtype)
 
 
 def count_not_finite(tensor: Tensor) -> int:

@@ -29,6 +29,7 @@ from gradpeel.checks import (
     DTYPES,
     as_batch,
     as_tensor,
+    cast_inputs,
     check_at_least_0,
     check_module,
     check_positive_integer,
@@ -182,7 +183,8 @@ def local_update(
     dtype = next(model.parameters()).dtype if client.dtype is None else client.dtype
     check_seed(seed)
     x, y = as_batch(x, dtype), as_tensor("y", y)
-    worker, x = copy.deepcopy(model).to(dtype), x.to(dtype)
+    worker = copy.deepcopy(model).to(dtype)
+    x = cast_inputs(worker, x, dtype)
 
     def watch(model: nn.Module, chosen: Tensor) -> None:
         if on_step is not None:

@@ -34,9 +34,12 @@ class ModelError(GradpeelError):
 
 
 class ImpossibleModelError(ModelError):
-    """The method can never work on such a network, for example one without a Linear layer."""
+    """This attack does not apply to such a network, for example one without a Linear layer.
 
-    kind = "can never work"
+    Others may: it says nothing about them.
+    """
+
+    kind = "this attack does not apply"
 
 
 class UnsupportedModelError(ModelError):
@@ -54,15 +57,21 @@ class ModelSettingError(ModelError):
 class ModelRefusedError(GradpeelError):
     """A network cannot be audited; `reasons` holds every reason found, not only the first.
 
+    Attributes:
+        caution: what must not be concluded from a refusal.
+
     Example:
         >>> try:
         ...     raise ModelRefusedError([ImpossibleModelError("no Linear layer found")])
         ... except ModelRefusedError as error:
         ...     print(error)
-        the model cannot be audited: [can never work] no Linear layer found
+        the model cannot be audited: [this attack does not apply] no Linear layer found
+        (this says nothing about other attacks)
     """
+
+    caution = "this says nothing about other attacks"
 
     def __init__(self, reasons: Sequence[ModelError]) -> None:
         self.reasons = tuple(reasons)
         listed = "; ".join(f"[{reason.kind}] {reason}" for reason in self.reasons)
-        super().__init__(f"the model cannot be audited: {listed}")
+        super().__init__(f"the model cannot be audited: {listed} ({self.caution})")

@@ -39,6 +39,7 @@ from gradpeel.target import Target, split
 
 __all__ = [
     "Exposure",
+    "copies_at",
     "copies_of",
     "ever_fired",
     "exposure",
@@ -48,14 +49,17 @@ __all__ = [
 ]
 
 
-def exposure(model: nn.Module, x: Tensor) -> Exposure:
+def exposure(model: nn.Module, x: Tensor, *, layer: str | None = None) -> Exposure:
     """Find the samples of a batch that peeling reads from one gradient, in one forward pass.
 
     It needs no labels and no gradient, so a client can run it before it sends anything.
 
     Args:
-        model: The model as received; see `gradpeel.target.split` for what can be handled.
+        model: The model as received, in the mode in which it is trained; see `gradpeel.split` for
+            what can be handled. Dropout in front of the layer draws its own masks here.
         x: (batch, *sample_shape) samples; cast to the model's dtype, as training on them would.
+        layer: Name of the layer to look at, such as "classifier.0"; by default the first one that
+            can be read. Peeling reads what enters it: samples, or features of them.
 
     Returns:
         The activation grid of the batch and the round in which each sample is recovered.
@@ -64,7 +68,7 @@ def exposure(model: nn.Module, x: Tensor) -> Exposure:
         InputError: When the batch is empty or holds NaN or infinite values.
         ModelRefusedError: When the model has no target, with every reason.
     """
-    return exposure_at(split(model), x)
+    return exposure_at(split(model, layer=layer), x)
 
 
 def exposure_at(target: Target, x: Tensor) -> Exposure:
@@ -72,8 +76,8 @@ def exposure_at(target: Target, x: Tensor) -> Exposure:
     # No neuron fires on NaN: such a sample would pass for one that cannot be reached.
     x = as_batch(x, target.weight.dtype)
     with torch.no_grad():
-        rows = target.front(x.to(target.weight))
-        copies = copies_of(rows)
+        rows = target.rows(x)
+        copies = copies_at(target, x, rows)
         # Equal rows may round differently elsewhere in the batch; they are one sample all the same.
         return Exposure.of(grid_of(target, rows).T[copies].T, copies)
 
@@ -97,6 +101,17 @@ def copies_of(rows: Tensor) -> Tensor:
     laid_out = (rows + 0.0).contiguous().view(torch.uint8).numpy(force=True)
     firsts = [seen.setdefault(row.tobytes(), index) for index, row in enumerate(laid_out)]
     return torch.tensor(firsts)
+
+
+def copies_at(target: Target, x: Tensor, rows: Tensor) -> Tensor:
+    """The same as `copies_of` for a batch and its rows, where rows are computed by a network.
+
+    The rows of equal inputs may then round differently; they are one sample all the same, unless
+    the front gives each another row on purpose, as dropout does.
+    """
+    if target.front.space == "features" and target.front.unsteady is None:
+        rows = rows[copies_of(x.flatten(1)).to(rows.device)]
+    return copies_of(rows)
 
 
 def grid_of(target: Target, rows: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ def sensitivities(found: Contributions, exposure: Exposure) -> Tensor:
 
 def contributions(
     target: Target,
-    x: Tensor,
+    rows: Tensor,
     y: Tensor,
     copies: Tensor,
     loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
@@ -92,15 +92,15 @@ def contributions(
 
     Args:
         target: the target, in float64.
-        x: (batch, *sample_shape) the true samples.
+        rows: (batch, features) what enters the target of the true samples, float64.
         y: what the loss compares with: (batch,) labels for the cross-entropy.
         copies: (batch,) int64, for each sample the index of the first identical one.
         loss: what the client minimises.
     """
     if target.tail.unknown is not None:
-        nowhere = torch.full((target.neurons, len(x)), torch.nan, dtype=torch.float64)
-        return Contributions(nowhere, nowhere.new_full((len(x),), torch.nan))
-    activations = target.pre_activations(target.front(x.double())).relu()
+        nowhere = torch.full((target.neurons, len(rows)), torch.nan, dtype=torch.float64)
+        return Contributions(nowhere, nowhere.new_full((len(rows),), torch.nan))
+    activations = target.pre_activations(rows).relu()
     # Not by torch.func.vjp: it loads torch's compiler first, which takes more than a second.
     with torch.enable_grad():
         traced = target.tail(activations.requires_grad_())

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from gradpeel.aggregation import Aggregation, aggregate, client_weights
 from gradpeel.client import Client, local_update
 from gradpeel.errors import InputError
-from gradpeel.exposure import Exposure, copies_of, ever_fired
+from gradpeel.exposure import Exposure, copies_at, ever_fired
 from gradpeel.signals import Contributions
-from gradpeel.target import split
+from gradpeel.target import Target, watch_layer
 from gradpeel.trajectory import Trajectory
 from gradpeel.update import Update
 
@@ -33,28 +33,32 @@ class SimulatedRound:
             local steps, the grid of "ever fired".
         contributions: what each sample adds to the update.
         owners: (batch,) int64, the client of each sample.
+        rows: (batch, features) what entered the target in the clients' own forward passes.
     """
 
     update: Update
     exposure: Exposure
     contributions: Contributions
     owners: Tensor
+    rows: Tensor
 
 
 @torch.no_grad()
 def simulate_round(
     model: nn.Module,
+    target: Target,
     x: Tensor,
     y: Tensor,
+    *,
     client: Client,
     aggregation: Aggregation,
-    *,
     seed: int,
 ) -> SimulatedRound:
     """Let all clients train, and add up what they send.
 
     Args:
         model: what the server sends to everyone.
+        target: its target.
         x: (batch, *sample_shape) the samples of all clients, one client after the other.
         y: what the loss compares with.
         client: how each of them trains.
@@ -68,14 +72,17 @@ def simulate_round(
     owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     if len(sizes) > 1 and len(y) != len(x):
         raise InputError(f"y of {len(y)} entries: expected one for each of the {len(x)} samples")
-    target, updates, paths = split(model), [], []
-    for number in range(len(sizes)):
-        mine = slice(None) if len(sizes) == 1 else owners == number
-        path = Trajectory(target, x[mine], y[mine], client)
-        own_seed = seed if number == 0 else _derived(seed, number)
-        updates.append(local_update(model, x[mine], y[mine], client, seed=own_seed, on_step=path))
-        paths.append(path)
-    copies = copies_of(target.front(x.to(target.weight)))
+    updates, paths = [], []
+    with watch_layer(model, target.layer) as entered:
+        for number in range(len(sizes)):
+            mine = slice(None) if len(sizes) == 1 else owners == number
+            own, wanted = x[mine], y[mine]
+            path = Trajectory(target, own, wanted, client, entered)
+            own_seed = seed if number == 0 else _derived(seed, number)
+            updates.append(local_update(model, own, wanted, client, seed=own_seed, on_step=path))
+            paths.append(path)
+    rows = torch.cat([path.rows for path in paths])
+    copies = copies_at(target, x, rows)
     grid = ever_fired([torch.cat([path.grid for path in paths], dim=1)], copies)
     weights = client_weights(updates, aggregation.weighting)
     each = [path.contributions for path in paths]
@@ -87,6 +94,7 @@ def simulate_round(
             torch.cat(added, dim=1), torch.cat([found.margins for found in each])
         ),
         owners=owners,
+        rows=rows,
     )
 
 

@@ -244,6 +244,22 @@ def test_compare_audits_one_change_each(folder: Path) -> None:
     assert page["variations"][0]["read"] == alone["readable"]
 
 
+def test_a_later_layer_gives_feature_vectors(folder: Path) -> None:
+    deep = ("--data", "digits", "--batch-size", "6", "--neurons", "80", "--tail", "200")
+    found = numbers_of(*deep, "--layer", "3", "--out", "deep", "--quiet")
+    assert (found["space"], found["layer"], found["features"]) == ("features", "3", 80)
+    assert found["recovered"] == 6
+    page = json.loads((folder / "deep" / "report.json").read_text(encoding="utf-8"))
+    assert (page["space"], page["layer"], page["mosaic"]) == ("features", "3", None)
+    shown = run(*deep, "--layer", "3").stdout
+    assert "feature vectors that enter layer `3`, 80 features each" in shown
+    refused = run(*deep, "--layer", "2")
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "error: layer='2' is a ReLU: expected the name of a Linear: '1', '3', '5'\n"
+    )
+
+
 def test_out_holds_what_it_takes_to_look_again(folder: Path) -> None:
     finished = run(*SMALL, "--json", "--out", "runs/first")
     out = Path("runs/first")

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 import gradpeel as gp
 from gradpeel.cli import main
-from support import default_model, make_batch
+from support import default_model, make_batch, make_model
 
 CONTAINS = "contains update.safetensors --model model.safetensors --records records.npz"
 STEP = "--before model.safetensors --after after.safetensors --lr 1 --local-steps 1"
@@ -55,6 +55,18 @@ def test_verdicts_as_json(given: str) -> None:
     assert (found["in"], found["out"], found["rank"]) == (8, 32, 8)
     assert (found["non_members"], found["false_positives"]) == (50, 0)
     assert len(found["distances"]) == len(found["errors"]) == 40
+
+
+def test_records_are_compared_at_the_layer_that_is_named() -> None:
+    model = make_model(30, 60, 3, (200,))
+    x, y = make_batch(30, 40, 3)
+    gp.save_update(gp.local_update(model, x[:8], y[:8]), "deep.safetensors")
+    save_file(model.state_dict(), "deeper.safetensors")
+    given = "contains deep.safetensors --model deeper.safetensors --records records.npz --layer 2"
+    found = json.loads(run(f"{given} --json").stdout)
+    assert (found["space"], found["layer"]) == ("features", "2")
+    assert found["verdicts"] == ["in"] * 8 + ["out"] * 32
+    assert "by the feature vectors that enter layer `2`" in run(given).stdout
 
 
 def test_verdicts_in_words_and_in_a_file() -> None:

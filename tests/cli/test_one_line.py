@@ -67,8 +67,11 @@ def test_a_refused_model_gets_a_line_for_each_reason(capsys: pytest.CaptureFixtu
     code, err = end(ModelRefusedError(reasons), capsys)
     assert code == 2
     assert err.splitlines() == [
-        "error: the model cannot be audited: [can never work] no Linear",
-        "error: the model cannot be audited: [change this setting] dropout is active",
+        "error: the model cannot be audited: [this attack does not apply] no Linear",
+        (
+            "error: the model cannot be audited: [change this setting] dropout is active "
+            "(this says nothing about other attacks)"
+        ),
     ]
 
 

@@ -156,6 +156,37 @@ def test_samples_are_written_on_request_for_the_user_alone(
             assert batch.y[int(gaps.argmin())] == label
 
 
+def test_a_layer_behind_the_first_gives_feature_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(tmp_path / "wide", "--batch-size", "6", "--neurons", "80", "--tail", "200")
+    monkeypatch.chdir(tmp_path / "wide")
+    finished = run("--layer", "3", "--json", "--samples", "found")
+    numbers = json.loads(finished.stdout)
+    assert (numbers["space"], numbers["layer"]) == ("features", "3")
+    assert numbers["recovered"] == 6
+    assert finished.stderr == (
+        "wrote found/features.npz: recovered feature vectors are personal data, and only you can "
+        "read them\n"
+    )
+    with np.load("found/features.npz") as file:
+        assert file["features"].shape == (6, 80)
+        assert "samples" not in file.files
+    assert json.loads(run("--json").stdout)["layer"] == "1"
+    for options, message in (
+        (("--layer", "9"), "layer='9': expected the name of a Linear: '1', '3', '5'"),
+        (
+            ("--layer", "3", "--samples", "more", "--shape", "80"),
+            (
+                "shape=80: what is recovered are feature vectors that enter layer '3', which have "
+                "no shape"
+            ),
+        ),
+    ):
+        refused = run(*options)
+        assert (refused.exit_code, refused.stderr) == (2, f"error: {message}\n")
+
+
 def test_an_update_that_decodes_to_nothing_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,7 +228,7 @@ def test_the_numbers_as_plain_values() -> None:
     assert found.as_dict() == {
         "records": 124, "in": 24, "out": 100, "unknown": 0, "rank": 24,
         "false_positive_rate": pytest.approx(1e-6), "false_positives": 0, "non_members": 0,
-        "power": 1.0, "reasons": {},
+        "power": 1.0, "reasons": {}, "space": "input", "layer": "0",
     }  # fmt: skip
     assert repr(found) == "Membership(124 records: 24 in, 100 out, 0 unknown; rank 24)"
     assert (len(found), int(found.mask("in").sum())) == (124, 24)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from gradpeel.cli.command_line import command_line
-from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
+from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail, LayerName
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import announce, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -218,6 +218,7 @@ def audit_command(
     knows_tail: KnowsTail = True,
     data_range: DataRange = None,
     effort: Effort = 1.0,
+    layer: LayerName = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -345,6 +346,7 @@ def audit_command(
             knows_tail=knows_tail,
             data_range=limits,
             effort=effort,
+            layer=layer,
         )
         with watch(clients * batch_size, quiet=quiet) as watcher:
             model = mlp(

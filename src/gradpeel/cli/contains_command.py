@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from gradpeel.cli.decoder_options import LayerName
 from gradpeel.cli.model_files import load_records
 from gradpeel.cli.output import AsJson, to_json
 from gradpeel.cli.update_files import Sent, takes_update
@@ -31,6 +32,7 @@ def contains_command(
         ),
     ],
     sent: Sent,
+    layer: LayerName = None,
     non_members: Annotated[
         Path | None,
         typer.Option(
@@ -93,6 +95,7 @@ def contains_command(
         asked.flatten(1) if asked.ndim > 2 else asked,
         non_members=others.flatten(1) if others is not None and others.ndim > 2 else others,
         max_false_positive_rate=max_false_positive_rate,
+        layer=layer,
     )
     seconds = time.perf_counter() - started
     if out is not None:

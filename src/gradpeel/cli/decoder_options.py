@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["DataRange", "Device", "Effort", "KnowsTail"]
+__all__ = ["DataRange", "Device", "Effort", "KnowsTail", "LayerName"]
 
 PANEL = "The attack"
 
@@ -44,6 +44,17 @@ DataRange = Annotated[
         metavar="LOW,HIGH",
         help="Smallest and largest possible value of a feature; others are rejected.",
         show_default="unknown",
+        rich_help_panel=PANEL,
+    ),
+]
+LayerName = Annotated[
+    str | None,
+    typer.Option(
+        "--layer",
+        metavar="NAME",
+        help="The layer whose gradient is read, such as 3 or fc2. Behind the first layer this "
+        "finds feature vectors, the inputs of that layer.",
+        show_default="the first that can be read",
         rich_help_panel=PANEL,
     ),
 ]

@@ -36,6 +36,7 @@ class OneLineErrors(TyperGroup):
             raise
         except ModelRefusedError as error:
             lines = [f"the model cannot be audited: [{why.kind}] {why}" for why in error.reasons]
+            lines[-1] += f" ({error.caution})"
         except typer.BadParameter as error:
             lines = [error.format_message()]
         except OSError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail
+from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail, LayerName
 from gradpeel.cli.loss_options import LossOptions, ReductionName
 from gradpeel.cli.output import AsJson, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -32,6 +32,7 @@ __all__ = ["peel_command"]
 def peel_command(
     *,
     sent: Sent,
+    layer: LayerName = None,
     reduction: Annotated[
         ReductionName | None,
         typer.Option(
@@ -50,8 +51,8 @@ def peel_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write the samples, as samples.npz, into this new or empty directory, which only "
-            "you can read.",
+            help="Write the samples, as samples.npz, or the feature vectors, as features.npz, into "
+            "this new or empty directory, which only you can read.",
             show_default="write nothing",
         ),
     ] = None,
@@ -93,11 +94,19 @@ def peel_command(
     with nullcontext() if samples is None else private_directory(samples) as folder:
         # torch takes a second to import; --help and a wrong option need not wait for it.
         from gradpeel.decoder import peel  # noqa: PLC0415
+        from gradpeel.target import split  # noqa: PLC0415
 
         network, update = sent.load(reduction=None if reduction is None else reduction.value)
-        features, classes = _ends(network)
-        if sample_shape is not None and math.prod(sample_shape) != features:
-            raise InputError(f"shape={shape}: expected {features} values in all, as the model has")
+        target = split(network, layer=layer, share=True)
+        classes = _classes(network)
+        if sample_shape is not None and target.front.space == "features":
+            raise InputError(
+                f"shape={shape}: what is recovered are feature vectors that enter layer "
+                f"{target.layer!r}, which have no shape"
+            )
+        if sample_shape is not None and math.prod(sample_shape) != target.features:
+            size = target.features
+            raise InputError(f"shape={shape}: expected {size} values in all, as the model has")
         loss = LossOptions(label_smoothing=label_smoothing).build()
         started = time.perf_counter()
         with watch(update.batch_size) as watcher:
@@ -108,13 +117,15 @@ def peel_command(
                 knows_tail=knows_tail,
                 data_range=limits,
                 effort=effort,
+                layer=target.layer,
                 device=device,
                 on_round=watcher.on_round,
                 on_rows=watcher.on_rows,
             )
         seconds = time.perf_counter() - started
+        kind = "samples" if recovery.space == "input" else "features"
         if folder is not None:
-            _write(folder / "samples.npz", recovery, sample_shape or (features,))
+            _write(folder, kind, recovery, sample_shape or (target.features,))
 
     advice = None if recovery.found else hint(update.training)
     if as_json:
@@ -125,22 +136,23 @@ def peel_command(
 
         Console().print(peel_summary(recovery, classes=classes, hint=advice))
     if samples is not None:
-        note = "recovered samples are personal data, and only you can read them"
-        typer.echo(f"wrote {samples / 'samples.npz'}: {note}", err=True)
+        note = f"recovered {recovery.noun}s are personal data, and only you can read them"
+        typer.echo(f"wrote {samples / kind}.npz: {note}", err=True)
 
 
-def _ends(model: nn.Sequential) -> tuple[int, int]:
-    """What the network takes in, and the number of its classes."""
-    first_weight, *_, last_bias = model.parameters()
-    return first_weight.shape[1], last_bias.shape[0]
+def _classes(model: nn.Sequential) -> int:
+    """The number of the network's classes."""
+    *_, last_bias = model.parameters()
+    return last_bias.shape[0]
 
 
-def _write(path: Path, recovery: Recovery, sample_shape: tuple[int, ...]) -> None:
+def _write(folder: Path, kind: str, recovery: Recovery, sample_shape: tuple[int, ...]) -> None:
     import numpy as np  # noqa: PLC0415
 
+    rows = recovery.samples.reshape(len(recovery), *sample_shape).numpy()
     np.savez(
-        path,
-        samples=recovery.samples.reshape(len(recovery), *sample_shape).numpy(),
+        folder / f"{kind}.npz",
+        **{kind: rows},  # type: ignore[arg-type]  # not an option
         labels=recovery.labels.numpy(),
         multiplicities=recovery.multiplicities.numpy(),
         errors=recovery.errors.numpy(),

@@ -61,6 +61,7 @@ def peel(
     data_range: tuple[float, float] | None = None,
     use_next_layer: bool = True,
     effort: float = 1.0,
+    layer: str | None = None,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
     on_rows: Callable[[RowCount], None] | None = None,
@@ -85,6 +86,9 @@ def peel(
             there is one.
         effort: how long the row cascade searches for samples that no neuron isolates; 0 for peeling
             alone.
+        layer: name of the layer whose gradient is decoded, such as "classifier.0"; by default the
+            first one that can be read. Where the network in front of it cannot be undone, features
+            come back, the inputs of that layer, and `Recovery.space` says so.
         device: where to decode: "cpu", "cuda", "cuda:1", "mps" or "auto", the fastest available. A
             device without float64 leaves the work to the CPU. Results are always on the CPU.
         on_round: called after each round.
@@ -107,6 +111,7 @@ def peel(
         data_range=data_range,
         use_next_layer=use_next_layer,
         effort=effort,
+        layer=layer,
         device=device,
         on_rows=on_rows,
     )
@@ -135,6 +140,7 @@ class Peeling:
         data_range: tuple[float, float] | None = None,
         use_next_layer: bool = True,
         effort: float = 1.0,
+        layer: str | None = None,
         device: str | torch.device = "cpu",
         on_rows: Callable[[RowCount], None] | None = None,
     ) -> None:
@@ -151,8 +157,13 @@ class Peeling:
             knows_tail, use_next_layer = False, False
         model, update, where = move(model, update, device)
         self._update = update
-        self._target = target = split(model, share=True).for_decoding(where)
+        self._target = target = split(model, layer=layer, share=True).for_decoding(where)
         check_belongs(model, target, update, whole=knows_tail)
+        if data_range is not None and target.front.space == "features":
+            raise InputError(
+                f"data_range={data_range}: what enters layer {target.layer!r} are features, which "
+                "have another range than inputs: expected None"
+            )
         # A shape that does not fit is reported now, not after the cascade.
         empty = target.bias.new_zeros(0, target.features)
         target.front.invert(empty, sample_shape)

@@ -103,6 +103,8 @@ def finish(end: Ending) -> Recovery:
     gradient = end.update.gradients[end.target.weight_name]
     invert = partial(_samples, target=end.target, sample_shape=end.sample_shape)
     return Recovery(
+        space=end.target.front.space,
+        layer=end.target.layer,
         samples=invert(combine(combinations, gradient).cpu()),
         labels=_labels(end, known).cpu(),
         multiplicities=counts.sum(1).cpu(),

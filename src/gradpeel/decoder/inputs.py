@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from gradpeel.device import choose, with_float64
-from gradpeel.errors import InputError
+from gradpeel.errors import InputError, ModelRefusedError, UnsupportedModelError
 from gradpeel.losses import CrossEntropy, Loss
-from gradpeel.target import Target
+from gradpeel.target import FeatureFront, Front, Target
 from gradpeel.update import Update
 
-__all__ = ["check_belongs", "move", "samples_weigh_alike", "stated_share"]
+__all__ = ["check_belongs", "check_rows_last", "move", "samples_weigh_alike", "stated_share"]
 
 
 def move(
@@ -54,7 +54,15 @@ def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bo
     """Every gradient must have a parameter of the same name and shape, the target's among them.
 
     Where the tail is not available (not `whole`), gradients of layers behind it are ignored.
+
+    Raises:
+        InputError: names the gradient that does not fit.
+        ModelRefusedError: the update is that of several steps, and the rows of a sample changed
+            from step to step.
     """
+    training = update.training
+    if training is not None and not training.is_one_step:
+        check_rows_last(target.front, target.layer, update)
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in (target.weight_name, target.bias_name):
         if name not in update.gradients:
@@ -71,6 +79,37 @@ def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bo
             raise InputError(
                 f"update: {name!r} has shape {tuple(gradient.shape)}: the model's is {shapes[name]}"
             )
+
+
+def check_rows_last(front: Front | FeatureFront, layer: str, update: Update | None = None) -> None:
+    """Refuse a front under which the rows of a sample change from one local step to the next.
+
+    Args:
+        front: what stands before the target.
+        layer: name of the target.
+        update: what the client sent, where that is known: a parameter that did not change was not
+            trained.
+
+    Raises:
+        ModelRefusedError: says what changes.
+    """
+    sent = {} if update is None else update.gradients
+    trained = [name for name in front.trained if name not in sent or bool(sent[name].any())]
+    why = front.unsteady
+    if trained:
+        more = f" and {len(trained) - 1} more" if len(trained) > 1 else ""
+        why = f"the front is trained too ('{trained[0]}'{more})"
+    if why is None:
+        return
+    raise ModelRefusedError(
+        [
+            UnsupportedModelError(
+                f"several local steps: {why}, so that features that enter Linear '{layer}' change "
+                "from step to step; a front with requires_grad=False in evaluation mode, or a "
+                "client that takes one step, can be audited"
+            )
+        ]
+    )
 
 
 def _list(update: Update) -> str:

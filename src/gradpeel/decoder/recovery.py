@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Flag, IntEnum
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -160,7 +161,10 @@ class Recovery:
     """Everything `peel` found, in the order it was found.
 
     Attributes:
-        samples: (n, *sample_shape) recovered samples, in input space.
+        space: "input" if samples are inputs of the network; "features" if they are inputs of the
+            layer, because what stands in front of it cannot be undone.
+        layer: name of the layer that was read.
+        samples: (n, *sample_shape) recovered samples; (n, features) where they are features.
         labels: (n,) their labels, of several the most frequent; -1 where unknown.
         multiplicities: (n,) how many copies of each the batch holds, relative to the lightest
             sample: the scale of an update does not show whether that has copies too. Where the
@@ -199,6 +203,8 @@ class Recovery:
         warnings: contradictions, one sentence each.
     """
 
+    space: Literal["input", "features"]
+    layer: str
     samples: Tensor
     labels: Tensor
     multiplicities: Tensor
@@ -233,7 +239,12 @@ class Recovery:
         state = "complete" if self.complete else f"explains {self.explained:.1%} of the update"
         size = self.batch_size.value
         of = "" if size is None else f" of {size}"
-        return f"Recovery({self.found}{of} samples in {self.cascade_length} rounds, {state})"
+        return f"Recovery({self.found}{of} {self.noun}s in {self.cascade_length} rounds, {state})"
+
+    @property
+    def noun(self) -> str:
+        """What one recovered thing is called: "sample" or "feature vector"."""
+        return "sample" if self.space == "input" else "feature vector"
 
     @cached_property
     def found(self) -> int:
@@ -268,6 +279,8 @@ class Recovery:
     def as_dict(self) -> dict[str, object]:
         """How the cascade went, as plain values for JSON, without any samples."""
         return {
+            "space": self.space,
+            "layer": self.layer,
             "rounds": self.cascade_length,
             "recovered_by_round": self.by_round,
             "recovered_by_rows": self.found_by_rows,

@@ -21,6 +21,7 @@ import torch
 from gradpeel.designs.degrees import RobustSoliton, check_soliton
 from gradpeel.designs.layer import Layer, ToRows
 from gradpeel.designs.weights import Construction, check_construction, check_sigma, draw_weights
+from gradpeel.errors import InputError
 
 __all__ = ["SolitonFree"]
 
@@ -59,11 +60,17 @@ class SolitonFree:
         """Draw weights and degrees; set each bias to its degree's Gaussian quantile; see `Design`.
 
         Raises:
-            InputError: When `batch_size` is not positive.
+            InputError: When `batch_size` is not positive, or when features, which are not known to
+                lie in [0, 1], enter the layer.
         """
         from scipy.special import ndtri  # noqa: PLC0415 -- slow to import, and only this design asks
 
-        del front  # there is no data to map
+        if getattr(front, "space", "input") == "features":
+            raise InputError(
+                "soliton-free: the layer receives features of other layers, and this design is "
+                "made for inputs in [0, 1]: expected a design such as soliton-data, which measures "
+                "features on auxiliary data"
+            )
         degrees = self.soliton.draw(batch_size, layer.neurons, rng)
         size = layer.neurons, layer.features
         weight = draw_weights(self.construction, *size, rng, sigma=self.sigma)

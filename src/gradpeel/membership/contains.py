@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from gradpeel.checks import as_batch, as_tensor, check_module, is_number
 from gradpeel.decoder.inputs import check_belongs
-from gradpeel.errors import InputError
+from gradpeel.errors import InputError, ModelRefusedError, ModelSettingError
 from gradpeel.losses import CrossEntropy
 from gradpeel.membership.calibration import IN_ERRORS, calibrate
 from gradpeel.membership.null import LEAST
@@ -34,6 +34,7 @@ from gradpeel.membership.placing import UpdateSpan
 from gradpeel.membership.silence import confirm
 from gradpeel.membership.trace import path, sensitivities, strongest
 from gradpeel.target import Target, split
+from gradpeel.target.trials import is_close
 from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.update import Update
 
@@ -65,6 +66,9 @@ class Membership:
         non_members: number of records given as not in, on which the rate was counted.
         false_positives: how many of them would have been called "in".
         power: share of the records that would be called "in" if they had taken part.
+        space: "input" if records were compared as they enter the network; "features" if by what
+            enters the layer.
+        layer: name of the layer whose gradient was read.
     """
 
     distances: Tensor
@@ -76,6 +80,8 @@ class Membership:
     non_members: int
     false_positives: int
     power: float
+    space: Literal["input", "features"]
+    layer: str
 
     @property
     def false_positive_rate(self) -> float | None:
@@ -118,6 +124,8 @@ class Membership:
             "false_positives": self.false_positives,
             "non_members": self.non_members,
             "power": self.power,
+            "space": self.space,
+            "layer": self.layer,
             "reasons": dict(Counter(reason for reason in self.reasons if reason is not None)),
         }
 
@@ -132,6 +140,7 @@ def contains(
     non_members: Tensor | None = None,
     max_false_positive_rate: float = 1e-3,
     loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
+    layer: str | None = None,
 ) -> Membership:
     """Tell which records took part in the training round behind an update.
 
@@ -147,12 +156,15 @@ def contains(
         max_false_positive_rate: no record is called "in" if a record that was not in would be
             called so more often than this.
         loss: what the client minimised, for the same purpose as the labels; None if unknown.
+        layer: name of the layer whose gradient is read, such as "classifier.0"; by default the
+            first one that can be read. Records are compared by what enters it.
 
     Returns:
         Distances, their errors, and a verdict for each record.
 
     Raises:
-        ModelRefusedError: the network has no target; the error says why.
+        ModelRefusedError: the network has no target, or gives a record other features each time;
+            the error says why.
         InputError: the update does not belong to the network, the records do not fit it, or a
             setting breaks its rule.
     """
@@ -163,7 +175,7 @@ def contains(
     limit = max_false_positive_rate
     if not (is_number(limit) and 0 < limit < 1):
         raise InputError(f"max_false_positive_rate={limit!r}: expected a number between 0 and 1")
-    target = split(model, share=True)
+    target = split(model, layer=layer, share=True)
     check_belongs(model, target, update, whole=False)
     rows = _rows(target, records, "records")
     if labels is not None:
@@ -207,6 +219,8 @@ def contains(
         non_members=0 if outside is None else len(outside.distances),
         false_positives=calibration.false_positives,
         power=float((certain & visible | called).double().mean()),
+        space=target.front.space,
+        layer=target.layer,
     )
 
 
@@ -229,6 +243,21 @@ def _rows(target: Target, records: object, name: str) -> Tensor:
     """What enters the target, computed in the dtype in which the client computes."""
     batch = as_batch(records, target.weight.dtype, name=name)
     try:
-        return target.front(batch.to(target.weight))
+        rows = target.rows(batch)
+        again = rows if target.front.space == "input" else target.rows(batch.flip(0)).flip(0)
     except InputError as error:
         raise InputError(str(error).replace("x of shape", f"{name} of shape", 1)) from None
+    changing = target.front.unsteady
+    if changing is None and not is_close(rows, again):
+        changing = "the front draws random numbers or mixes the samples of a batch"
+    if changing is not None:
+        raise ModelRefusedError(
+            [
+                ModelSettingError(
+                    f"{changing}, in front of Linear '{target.layer}': what the client's samples "
+                    "looked like there cannot be computed from records; if the client trained with "
+                    "this front in evaluation mode, call eval() on it"
+                )
+            ]
+        )
+    return rows

@@ -49,7 +49,7 @@ def path(model: nn.Module, target: Target, update: Update) -> list[Target]:
                 if name in update.gradients:
                     parameter.mul_(1 - share * (1 - kept))
                     parameter.sub_(update.gradients[name].to(parameter), alpha=share * lr)
-        found.append(split(there, share=True))
+        found.append(split(there, layer=target.layer, share=True))
     return found
 
 

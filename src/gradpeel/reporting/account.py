@@ -3,9 +3,38 @@
 from __future__ import annotations
 
 from gradpeel.decoder import BatchSize, Recovery
-from gradpeel.reporting.words import counted, percent, scientific
+from gradpeel.reporting.words import counted, percent, printable, scientific
 
-__all__ = ["batch_size", "completeness", "copies", "evidence"]
+__all__ = ["batch_size", "completeness", "copies", "evidence", "what_came_back"]
+
+
+def what_came_back(recovery: Recovery) -> str | None:
+    """What the recovered things are, where they are not inputs of the network; None where they are.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from gradpeel import local_update, peel
+        >>> _ = torch.manual_seed(0)
+        >>> model = nn.Sequential(nn.Tanh(), nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
+        >>> update = local_update(model, torch.rand(4, 30), torch.arange(4) % 2)
+        >>> what_came_back(peel(model, update))
+        'feature vectors that enter layer `1`, 30 features each; reconstructing inputs from ...'
+    """
+    if recovery.space == "input":
+        return None
+    return (
+        f"feature vectors that enter layer `{printable(recovery.layer, most=80)}`, "
+        f"{counted(recovery.samples.shape[1], 'feature')} each; reconstructing inputs from them is "
+        "a further step that is not part of this result"
+    )
+
+
+def _layer(recovery: Recovery) -> str:
+    """The layer that was read, in a sentence."""
+    if recovery.space == "input":
+        return "the first layer"
+    return f"layer `{printable(recovery.layer, most=80)}`"
 
 
 def completeness(recovery: Recovery) -> str:
@@ -14,18 +43,22 @@ def completeness(recovery: Recovery) -> str:
         return "none of it is explained"
     # A sample with unknown labels has no gradient of its own behind the target.
     everywhere = bool((recovery.multiplicities > 0).all())
+    noun, layer = f"{recovery.noun}s", _layer(recovery)
+    of_them = f"the gradient of the recovered {noun}"
+    over = "every layer" if recovery.space == "input" else f"{layer} and every layer behind it"
     if recovery.complete and everywhere:
         return (
-            "complete and proven: the gradient of the recovered samples equals the update in every "
-            "layer, so it contains nothing else"
+            f"complete and proven: {of_them} equals the update in {over}, so it contains nothing "
+            "else"
         )
     if recovery.complete:
-        return "complete at the first layer: the recovered samples account for its whole gradient"
+        return f"complete at {layer}: the recovered {noun} account for its whole gradient"
     gap = 1 - recovery.explained
     # Where nearly all is explained the digits are in the gap.
     share = f"all but {scientific(gap)}" if gap < 1e-3 else percent(recovery.explained)
-    what = "it over all layers" if everywhere else "the first layer's"
-    explained = f"the gradient of the recovered samples explains {share} of {what}"
+    over = "all layers" if recovery.space == "input" else over
+    what = f"it over {over}" if everywhere else f"{layer}'s"
+    explained = f"{of_them} explains {share} of {what}"
     if recovery.faint:
         missing = "the missing samples are" if recovery.batch_size.value else "anything else is"
         return f"{explained}; {missing} too faint to be certified"
@@ -39,7 +72,10 @@ def batch_size(recovery: Recovery) -> str:
     size = recovery.batch_size
     stated, weight = size.stated, size.by_weight
     if size.proven is not None:
-        return f"{size.proven:,}, proven: the recovered samples account for the whole update"
+        whole = "update" if recovery.space == "input" else f"gradient of {_layer(recovery)}"
+        return (
+            f"{size.proven:,}, proven: the recovered {recovery.noun}s account for the whole {whole}"
+        )
     if stated is None and weight is not None:
         return f"{weight:,}, estimated from the weight of one sample; scaling would change it"
     if stated is None:

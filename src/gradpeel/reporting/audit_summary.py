@@ -42,13 +42,14 @@ def summary(audit: Audit, *, data: str) -> RenderableType:
         audit: the simulated round.
         data: what the data is called.
     """
+    name = f"{audit.recovery.noun}s".capitalize()
     parts = [_verdict(audit)]
     if audit.recovery.warnings:
         parts.append(cautions(audit.recovery.warnings))
     parts.append(facts(setup(audit)))
     if len(audit.recovery):
-        parts.append(headed("Samples recovered per round", round_bars(audit.recovery.by_round)))
-    parts.append(headed("How the samples were read", _comparison(audit)))
+        parts.append(headed(f"{name} recovered per round", round_bars(audit.recovery.by_round)))
+    parts.append(headed(f"How the {name.lower()} were read", _comparison(audit)))
     parts.append(headed("Membership", Text(membership(audit))))
     parts.append(headed("Confidence", facts(trust(audit))))
     if others := missing(audit):

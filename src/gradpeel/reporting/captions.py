@@ -14,7 +14,7 @@ __all__ = ["fate", "true_class", "verdict", "which"]
 def verdict(audit: Audit) -> str:
     """The title of a figure that shows samples."""
     score = audit.score
-    some = f"{score.recovered} of {counted(score.batch_size, 'sample')}"
+    some = f"{score.recovered} of {counted(score.batch_size, audit.recovery.noun)}"
     return f"{some} recovered from {what_was_sent(audit)}"
 
 
@@ -22,7 +22,7 @@ def which(audit: Audit, shown: int) -> str:
     """The line below it: which samples are shown, and the largest error of all recovered ones."""
     score = audit.score
     some = "all" if shown == score.batch_size else f"{shown} of {score.batch_size}, evenly spaced"
-    shows = f"shown: {some}; originals above, recovered samples below"
+    shows = f"shown: {some}; originals above, recovered {audit.recovery.noun}s below"
     if score.max_abs_error is None:
         return shows
     return f"{shows}; largest error of any entry {scientific(score.max_abs_error)}"

@@ -40,8 +40,8 @@ def fidelity(audit: Audit) -> str:
         return ""
     if score.max_abs_error == 0:
         return "bit for bit"
-    true = audit.x.double().flatten(1).numpy()
-    if as_pictures(audit.x) is not None:
+    true = audit.truth.double().flatten(1).numpy()
+    if as_pictures(audit.truth) is not None:
         level = float(true.max() - true.min()) / GREY_LEVELS
         return "to within one grey level" if score.max_abs_error <= level else "approximately"
     matched = score.matches.numpy() >= 0

@@ -55,7 +55,7 @@ def save_figures(audit: Audit, dataset: Dataset, out: Path, *, samples: bool = T
         "activation_grid.png": png(grid),
         "activation_grid.svg": svg(grid, dpi=150),
     }
-    if samples and dataset.name == "photos":
+    if samples and dataset.name == "photos" and audit.recovery.space == "input":
         # At this resolution both photographs begin on a whole pixel: they can be compared pixel by
         # pixel, and the second costs PNG next to nothing.
         files["photograph.png"] = png(rebuilt_photo(audit, dataset), dpi=120)

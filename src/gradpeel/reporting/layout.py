@@ -54,9 +54,9 @@ def cautions(sentences: Sequence[str]) -> Text:
     return Text("\n".join(f"Warning: {sentence}" for sentence in sentences), style="bold yellow")
 
 
-def all_of(batch_size: int) -> str:
+def all_of(batch_size: int, noun: str) -> str:
     """A whole batch as the subject of a sentence."""
-    return "The only sample" if batch_size == 1 else f"All {batch_size:,} samples"
+    return f"The only {noun}" if batch_size == 1 else f"All {batch_size:,} {noun}s"
 
 
 def was(number: int) -> str:

@@ -27,7 +27,7 @@ def found_at(audit: Audit) -> NDArray[np.int64]:
     if twins.size and places:
         right = sorted(places.values())
         samples = audit.recovery.samples.double().flatten(1)[right]
-        apart = torch.cdist(audit.x.double().flatten(1)[twins], samples)
+        apart = torch.cdist(audit.truth.double().flatten(1)[twins], samples)
         found[twins] = np.array(right)[apart.argmin(1).numpy()]
     return found
 

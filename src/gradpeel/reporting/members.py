@@ -33,6 +33,11 @@ def membership(audit: Audit) -> str:
 
     It comes from a test that decodes nothing, see `gradpeel.contains`.
     """
+    if audit.refuses_membership:
+        return (
+            "Membership was not tested: what stands in front of the layer changes from batch to "
+            "batch, so that a record does not look there as it did to the client."
+        )
     found, is_read = audit.membership, [way is not Way.MISSED for way in ways(audit)]
     read = Counter(verdict for verdict, was in zip(found.verdicts, is_read, strict=True) if was)
     inside, outside, unknown = (found.count(verdict) for verdict in ("in", "out", "unknown"))

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from gradpeel.membership import Membership
 from gradpeel.reporting.layout import facts, headed, panel
-from gradpeel.reporting.words import counted, percent, scientific
+from gradpeel.reporting.words import counted, percent, printable, scientific
 
 __all__ = ["membership_summary"]
 
@@ -59,6 +59,9 @@ def _verdict(found: Membership) -> Text:
 
 def _rows(found: Membership) -> list[tuple[str, str]]:
     rows = [("Independent samples", f"{found.rank:,} can be seen in the update")]
+    if found.space == "features":
+        layer = printable(found.layer)
+        rows.insert(0, ("Compared", f"by the feature vectors that enter layer `{layer}`"))
     for mask, name in (
         (found.mask("in"), "Distances, in"),
         (found.mask("out"), "Distances, out"),

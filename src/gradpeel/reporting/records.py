@@ -42,12 +42,12 @@ def draw_records(audit: Audit, dataset: Dataset) -> Figure:
         themselves stand in the cells.
     """
     chosen = evenly(0, audit.score.batch_size - 1, RECORDS)
-    names = _feature_names(dataset)
+    names = _feature_names(audit, dataset)
     longest = max((len(name) for name in names), default=0)
     figure = new_figure(WIDTH, TOP + STEP * len(chosen) + 0.15 + 0.062 * longest)
     heading(figure, verdict(audit), which(audit, len(chosen)))
     places = found_at(audit)
-    true = audit.x.double().flatten(1).numpy()
+    true = audit.truth.double().flatten(1).numpy()
     found = audit.recovery.samples.double().flatten(1).numpy()
     low, high = true.min(axis=0), true.max(axis=0)
     width = WIDTH - LEFT - RIGHT
@@ -71,10 +71,12 @@ def draw_records(audit: Audit, dataset: Dataset) -> Figure:
     return figure
 
 
-def _feature_names(dataset: Dataset) -> list[str]:
-    if dataset.features > NAMES:
+def _feature_names(audit: Audit, dataset: Dataset) -> list[str]:
+    number = audit.truth.flatten(1).shape[1]
+    if number > NAMES:
         return []
-    names = dataset.feature_names or tuple(str(feature) for feature in range(dataset.features))
+    given = dataset.feature_names if audit.recovery.space == "input" else None
+    names = given or tuple(str(feature) for feature in range(number))
     return [printable(name, most=24) for name in names]
 
 

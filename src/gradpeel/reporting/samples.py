@@ -73,7 +73,9 @@ def originals_and_recovered(audit: Audit, dataset: Dataset) -> Figure:
         >>> len(figure.axes)
         16
     """
-    return _draw_pictures(audit, dataset) if dataset.is_image else draw_records(audit, dataset)
+    # Features of pictures are not pictures.
+    is_image = dataset.is_image and audit.recovery.space == "input"
+    return _draw_pictures(audit, dataset) if is_image else draw_records(audit, dataset)
 
 
 def _draw_pictures(audit: Audit, dataset: Dataset) -> Figure:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from gradpeel.audit import Audit
-from gradpeel.reporting.account import batch_size, completeness, copies, evidence
+from gradpeel.reporting.account import batch_size, completeness, copies, evidence, what_came_back
 from gradpeel.reporting.fidelity import fidelity
 from gradpeel.reporting.layout import all_of, was
 from gradpeel.reporting.reasons import precision
@@ -41,15 +41,18 @@ _WEIGHTS = {
 def verdict(audit: Audit) -> str:
     """How many samples were recovered, whether with labels, and how closely: one sentence."""
     score, counts = audit.score, tally(audit)
-    size = counted(counts.batch_size, "sample")
+    noun = audit.recovery.noun
+    size = counted(counts.batch_size, noun)
     if not counts.read:
-        them = "the only sample" if counts.batch_size == 1 else f"any of the {size}"
+        them = f"the only {noun}" if counts.batch_size == 1 else f"any of the {size}"
         source = what_was_sent(audit).replace("one", "this", 1)
         return f"This attack did not recover {them} from {source}."
     if counts.unproven:
         proven = f"{counts.recovered:,} of them with proof" if counts.recovered else "without proof"
         return f"{counts.read:,} of {size} can be read from {what_was_sent(audit)}, {proven}."
-    subject = f"{counts.recovered:,} of {size}" if counts.missed else all_of(counts.batch_size)
+    subject = (
+        f"{counts.recovered:,} of {size}" if counts.missed else all_of(counts.batch_size, noun)
+    )
     parts = [f"{subject} {was(counts.recovered)} recovered from {what_was_sent(audit)}"]
     if score.label_accuracy == 1 and not score.unlabelled:
         parts.append("with its label" if counts.recovered == 1 else "with their labels")
@@ -62,12 +65,14 @@ def severity(audit: Audit) -> tuple[str, str]:
     counts = tally(audit)
     if not counts.read:
         return "No disclosure found", "This attack read nothing, which is not proof of protection."
+    is_input, noun = audit.recovery.space == "input", audit.recovery.noun
     if not counts.missed:
-        return "Full disclosure", "Anyone who sees this update can read the whole batch."
+        whole = "the whole batch" if is_input else "the feature vectors of the whole batch"
+        return "Full disclosure", f"Anyone who sees this update can read {whole}."
     name = "Major disclosure" if 2 * counts.read >= counts.batch_size else "Partial disclosure"
     return name, (
         f"Anyone who sees this update can read {counts.read:,} of its "
-        f"{counted(counts.batch_size, 'sample')}."
+        f"{counted(counts.batch_size, noun)}."
     )
 
 
@@ -81,6 +86,8 @@ def setup(audit: Audit) -> list[tuple[str, str]]:
         *((("Secure aggregation", summed),) if (summed := aggregation(audit)) else ()),
         ("Batch size", batch_size(audit.recovery)),
     ]
+    if (came_back := what_came_back(audit.recovery)) is not None:
+        rows.insert(0, ("Recovered", came_back))
     if audit.without_tail is not None:
         why = printable(audit.without_tail, most=200)
         how = "used for labels only" if bool((audit.recovery.labels >= 0).any()) else "not used"
@@ -108,10 +115,11 @@ def _design(audit: Audit) -> str:
 
 def _setting(audit: Audit) -> str:
     neurons, batch_size = audit.exposure.grid.shape
+    layer = printable(audit.recovery.layer)
     return (
         f"batch of {batch_size:,}, {counted(neurons, 'neuron')} with "
-        f"{counted(audit.features, 'input')} each, {audit.loss.name}, {precision(audit)}; "
-        f"decoded in {math.ceil(audit.seconds * 10) / 10:.1f} seconds"
+        f"{counted(audit.features, 'input')} each (layer `{layer}`), {audit.loss.name}, "
+        f"{precision(audit)}; decoded in {math.ceil(audit.seconds * 10) / 10:.1f} seconds"
     )
 
 
@@ -169,9 +177,10 @@ def trust(audit: Audit) -> list[tuple[str, str]]:
     if several := copies(recovery):
         rows.append(("Copies", several))
     if score.max_abs_error is not None:
-        low, high = float(audit.x.min()), float(audit.x.max())
+        low, high = float(audit.truth.min()), float(audit.truth.max())
         error = f"{scientific(score.max_abs_error)} in any entry"
-        rows.append(("Largest error", f"{error}; the data ranges from {low:.4g} to {high:.4g}"))
+        what = "data ranges" if audit.recovery.space == "input" else "features range"
+        rows.append(("Largest error", f"{error}; the {what} from {low:.4g} to {high:.4g}"))
     rows.append(("False certificates", _fault(score.false_certificates)))
     if score.inexact_certificates:
         between = f"off by {RIGHT:g} to {FALSE:g} of the distance between samples"
@@ -202,6 +211,19 @@ def _fault(number: int) -> str:
 
 def limits(audit: Audit) -> str:
     """What the audit does not show."""
+    came_back = what_came_back(audit.recovery)
+    return _limits(audit) if came_back is None else f"{_limits(audit)} {_beyond(audit)}"
+
+
+def _beyond(audit: Audit) -> str:
+    return (
+        "What was recovered are feature vectors that enter layer "
+        f"`{printable(audit.recovery.layer)}`, not inputs: how much of an input they reveal is a "
+        "question of its own, and this audit does not answer it."
+    )
+
+
+def _limits(audit: Audit) -> str:
     if audit.score.recovered == audit.score.batch_size:
         return (
             "This is one batch and one network. Other batches and networks disclose more or less, "

@@ -20,7 +20,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gradpeel.decoder import Recovery
-from gradpeel.reporting.account import batch_size, completeness, copies, evidence
+from gradpeel.reporting.account import batch_size, completeness, copies, evidence, what_came_back
 from gradpeel.reporting.bars import LabelLine, round_bars
 from gradpeel.reporting.layout import all_of, cautions, facts, headed, panel, was
 from gradpeel.reporting.words import counted, scientific
@@ -38,6 +38,7 @@ def peel_summary(recovery: Recovery, *, classes: int, hint: str | None = None) -
         classes: number of classes of the network.
         hint: what to try next, in a sentence, if there is something.
     """
+    name = f"{recovery.noun}s".capitalize()
     parts = [_verdict(recovery)]
     if hint is not None:
         parts.append(Text(hint))
@@ -46,13 +47,13 @@ def peel_summary(recovery: Recovery, *, classes: int, hint: str | None = None) -
     parts.append(facts(_whole(recovery)))
     if len(recovery):
         labels = recovery.count_labels(classes).tolist()
-        parts.append(headed("Samples recovered per round", round_bars(recovery.by_round)))
+        parts.append(headed(f"{name} recovered per round", round_bars(recovery.by_round)))
         if any(labels):
             parts.append(headed("Labels of the samples", LabelLine(labels)))
         parts.append(headed("Certificates", facts(_certificates(recovery))))
     parts.append(
         Text(
-            "Samples are personal data. None is shown here, and none is written to a file unless "
+            f"{name} are personal data. None is shown here, and none is written to a file unless "
             "you ask for it with --samples."
         )
     )
@@ -62,14 +63,12 @@ def peel_summary(recovery: Recovery, *, classes: int, hint: str | None = None) -
 
 
 def _verdict(recovery: Recovery) -> RenderableType:
-    found, size = recovery.found, recovery.batch_size.value
+    found, size, noun = recovery.found, recovery.batch_size.value, recovery.noun
     if not found:
         of = "" if size is None else f" of {size:,}"
-        return Text(f"No sample{of} in this update could be certified.", style="bold yellow")
-    some = (
-        counted(found, "sample") if size is None else f"{found:,} of the {counted(size, 'sample')}"
-    )
-    subject = all_of(size) if found == size else some
+        return Text(f"No {noun}{of} in this update could be certified.", style="bold yellow")
+    some = counted(found, noun) if size is None else f"{found:,} of the {counted(size, noun)}"
+    subject = all_of(size, noun) if found == size else some
     verdict = (
         f"{subject} behind this update {was(found)} recovered, each with "
         f"{_labels(recovery)}a certificate. No ground truth was used."
@@ -86,6 +85,8 @@ def _labels(recovery: Recovery) -> str:
 
 def _whole(recovery: Recovery) -> list[tuple[str, str]]:
     rows = [("Batch size", batch_size(recovery)), ("Whole update", completeness(recovery))]
+    if (came_back := what_came_back(recovery)) is not None:
+        rows.insert(0, ("Recovered", came_back))
     if several := copies(recovery):
         rows.append(("Copies", several))
     return [*rows, ("Reason for stopping", recovery.stopped)]
@@ -100,5 +101,8 @@ def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
         ("Largest residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
         ("Estimated error", f"at most {error} of the typical size of an entry"),
         ("Weight of evidence", f"at least {score:.0f} decimal digits over all equations"),
-        ("Cross-check", f"the samples reproduce the explained part of the update to {met}"),
+        (
+            "Cross-check",
+            f"the {recovery.noun}s reproduce the explained part of the update to {met}",
+        ),
     ]

@@ -7,8 +7,21 @@ Example:
 """
 
 from gradpeel.target.derivatives import pull, push
+from gradpeel.target.features import Entered, FeatureFront, watch_layer
 from gradpeel.target.front import Front, Normalise
 from gradpeel.target.splitting import Target, split, with_first_layer
 from gradpeel.target.tail import Tail
 
-__all__ = ["Front", "Normalise", "Tail", "Target", "pull", "push", "split", "with_first_layer"]
+__all__ = [
+    "Entered",
+    "FeatureFront",
+    "Front",
+    "Normalise",
+    "Tail",
+    "Target",
+    "pull",
+    "push",
+    "split",
+    "watch_layer",
+    "with_first_layer",
+]

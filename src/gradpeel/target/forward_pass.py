@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, TypeGuard
 
 import torch
@@ -47,12 +47,22 @@ class ForwardPass:
         unused: the others.
         inputs: the arguments of `forward` that the output needs.
         varying: nodes whose value depends on an input; the others are constants.
+        trained: ids of the parameters that have a gradient.
     """
 
-    def __init__(self, root: nn.Module, graph: fx.Graph) -> None:
+    def __init__(self, root: nn.Module, graph: fx.Graph, whole: Collection[nn.Module] = ()) -> None:
+        """Read a graph.
+
+        Args:
+            root: the traced model.
+            graph: its forward pass.
+            whole: modules whose own steps are not known.
+        """
         self.root = root
+        self._whole = set(whole)
         self.module = fx.GraphModule(root, graph)
         self.parameter_names = {id(p): name for name, p in root.named_parameters()}
+        self.trained = {id(p) for p in root.parameters() if p.requires_grad}
         nodes = list(self.module.graph.nodes)
         self.output = nodes[-1]
         self._needed = _ancestors(self.output)
@@ -161,10 +171,21 @@ class ForwardPass:
         """Whether a node may overwrite the tensor it is given."""
         layer = self.layer(node)
         if layer is not None:
-            return bool(getattr(layer, "inplace", False))
+            return layer in self._whole or bool(getattr(layer, "inplace", False))
         name = self.operation(node)
         by_name = name.endswith("_") and not name.endswith("__")
         return by_name or bool(self.arguments(node).get("inplace", False))
+
+    def nodes_before(self, node: fx.Node) -> list[fx.Node]:
+        """The nodes that what enters `node` is computed from and that depend on the input."""
+        found = (_ancestors(node) - {node}) & self.varying
+        return [one for one in self.live if one in found]
+
+    def trained_before(self, node: fx.Node) -> tuple[str, ...]:
+        """Names of the parameters with a gradient that what enters `node` is computed with."""
+        found = [p for one in _ancestors(node) - {node} for p in self._parameters(one)]
+        trained = {id(p) for p in found} & self.trained
+        return tuple(name for key, name in self.parameter_names.items() if key in trained)
 
     def nodes_after(self, entry: fx.Node) -> list[fx.Node]:
         """The nodes that lead from `entry`, or around it, to the output.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -98,11 +99,16 @@ class Front:
         steps: applied in order.
         features: width F of the rows.
         dtype: the dtype it computes in; inputs are cast to it first.
+        trained: names of the parameters in it that are trained.
     """
 
     steps: tuple[Step, ...]
     features: int
     dtype: torch.dtype
+    trained: tuple[str, ...] = ()
+
+    space: ClassVar[Literal["input", "features"]] = "input"
+    unsteady: ClassVar[str | None] = None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Turn a batch, (batch, *sample_shape), into rows, (batch, features).

@@ -7,7 +7,7 @@ Example:
     >>> root = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(4, 3))
     >>> steps = ForwardPass(root, fx.Tracer().trace(root))
     >>> read_front(steps, steps.live[-2])
-    ((Flatten(),), [])
+    ((Flatten(),), '')
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, fx, nn
 
-from gradpeel.errors import ImpossibleModelError, InputError, ModelError, UnsupportedModelError
+from gradpeel.errors import InputError
 from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
 from gradpeel.target.front import Affine, Flatten, Normalise, Step, normalising
 
@@ -25,39 +25,32 @@ _ADD = {"add", "add_"}
 _SUBTRACT = {"sub", "sub_", "subtract"}
 _MULTIPLY = {"mul", "mul_", "multiply"}
 _DIVIDE = {"div", "div_", "true_divide", "truediv"}
-_NAMED = 4  # obstacles named in a message before the rest is counted
+_NAMED = 4  # obstacles that are named before the rest is counted
 
 
-def read_front(steps: ForwardPass, target: fx.Node) -> tuple[tuple[Step, ...], list[ModelError]]:
+def read_front(steps: ForwardPass, target: fx.Node) -> tuple[tuple[Step, ...], str]:
     """Read the steps from the input to the target.
 
     Returns:
-        The steps in the order they run, and the reasons why some of them could not be read.
+        The steps in the order they run, and the obstacles: those that cannot be undone, in the
+        words of a message; empty if all can be.
     """
     read: list[Step] = []
     obstacles: list[str] = []
-    reasons: list[ModelError] = []
     node = _source(steps, target)
     while node is not None and node.op != "placeholder":
         try:
             step = _read(steps, node)
-        except InputError as error:
-            reasons.append(
-                ImpossibleModelError(f"{steps.describe(node)} in front of the target: {error}")
-            )
+        except InputError:  # it erases what it is given
+            step = None
+        if step is None:
+            obstacles.append(steps.describe(node))
         else:
-            if step is None:
-                obstacles.append(steps.describe(node))
-            else:
-                read += step
+            read += step
         node = _source(steps, node)
-    if obstacles:
-        named = ", ".join(reversed(obstacles[-_NAMED:]))
-        more = f" and {len(obstacles) - _NAMED} more" if len(obstacles) > _NAMED else ""
-        reasons.append(
-            UnsupportedModelError(f"{named}{more} in front of the target: gradpeel cannot undo it")
-        )
-    return tuple(reversed(read)), reasons
+    named = ", ".join(reversed(obstacles[-_NAMED:]))
+    more = f" and {len(obstacles) - _NAMED} more" if len(obstacles) > _NAMED else ""
+    return tuple(reversed(read)), f"{named}{more}"
 
 
 def normalisation_of(module: nn.Module) -> Affine | None:

@@ -1,9 +1,10 @@
 """Why a network cannot be audited: every reason, each of a kind that says what to do about it.
 
 The method needs a Linear layer with a bias, followed by ReLU, whose gradient is a sum over samples
-that do not see one another (paper, section "Architectural Assumptions"). What breaks this for good
-is an `ImpossibleModelError`, what gradpeel does not do yet an `UnsupportedModelError`, and what the
-user can change in the model they have a `ModelSettingError`.
+that do not see one another (paper, section "Architectural Assumptions"). Where that does not hold,
+this attack does not apply, an `ImpossibleModelError`; what gradpeel does not do yet is an
+`UnsupportedModelError`, and what the user can change in the model they have a `ModelSettingError`.
+None of them says that the network is safe: other attacks have other assumptions.
 
 Example:
     >>> reasons_unreadable(nn.DataParallel(nn.Linear(2, 2)))
@@ -12,7 +13,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 import torch
@@ -32,10 +33,11 @@ from gradpeel.target.unsteady import named, unsteady
 __all__ = [
     "reason_without_linear",
     "reasons_at_target",
-    "reasons_before_tail",
+    "reasons_hooked",
     "reasons_in_modules",
     "reasons_in_steps",
     "reasons_not_finite",
+    "reasons_of_linear",
     "reasons_unreadable",
 ]
 
@@ -162,27 +164,40 @@ def _values(steps: ForwardPass, node: fx.Node) -> list[tuple[str, Tensor, bool]]
     return found
 
 
-def reason_without_linear(steps: ForwardPass) -> ModelError:
-    """Why no Linear layer works on the input."""
+def reason_without_linear(steps: ForwardPass, layer: str | None) -> ModelError:
+    """Why no Linear layer, or none of that name, works on the input."""
+    if layer is not None:
+        return UnsupportedModelError(
+            f"Linear '{layer}' is not a step of its own in the forward pass: it is not called, "
+            "does not act on the input, or stands inside a module that gradpeel does not look into"
+        )
     products = [node for node in steps.live if steps.operation(node) in _PRODUCTS]
     if products:
         return UnsupportedModelError(
             f"{steps.describe(products[0])} is not called as a torch.nn.Linear layer of the model, "
             "and gradpeel reads no other"
         )
-    return ImpossibleModelError("no Linear layer found")
-
-
-def reasons_before_tail(steps: ForwardPass, activation: fx.Node) -> list[ModelError]:
-    """What keeps the rows or the pre-activations from being one sample's alone, each time alike."""
-    behind = set(steps.nodes_after(activation))
-    found = unsteady(steps, [node for node in steps.live if node not in behind])
-    return [ModelSettingError(f"{one.what}: {one.change}") for one in found]
+    return ImpossibleModelError(
+        "no Linear layer found: the gradients of other layers have to be read in other ways"
+    )
 
 
 def reasons_at_target(steps: ForwardPass, target: fx.Node, layer: nn.Linear) -> list[ModelError]:
     """What is wrong with the target itself, or with what follows it directly."""
-    name = str(target.target)
+    reasons = _reasons_between(steps, target)
+    reasons += reasons_of_linear(str(target.target), layer, steps.trained)
+    reasons += _reasons_sharing(steps, target, layer.parameters(recurse=False))
+    return reasons + _reasons_activation(steps, target)
+
+
+def reasons_of_linear(name: str, layer: nn.Linear, trained: Collection[int]) -> list[ModelError]:
+    """What is wrong with a Linear by itself.
+
+    Args:
+        name: its name in the model.
+        layer: the Linear.
+        trained: ids of the parameters that have a gradient.
+    """
     own = dict(layer.named_parameters(recurse=False))
     reasons: list[ModelError] = []
     if layer.in_features == 0 or layer.out_features == 0:
@@ -203,16 +218,42 @@ def reasons_at_target(steps: ForwardPass, target: fx.Node, layer: nn.Linear) -> 
     if bias is None:
         reasons.append(
             ImpossibleModelError(
-                f"Linear '{name}' has no bias: without its gradient there is no ratio to take"
+                f"Linear '{name}' has no bias, whose gradient gives the scale of a sample; of a "
+                "batch of one, any neuron's weight gradient shows the sample up to its scale"
             )
         )
     reasons += [
-        ModelSettingError(f"'{name}.{key}' has requires_grad=False, so no gradient: set it to True")
+        ModelSettingError(
+            f"'{name}.{key}' has requires_grad=False, so no gradient: set it to True if the client "
+            "trains it"
+        )
         for key, parameter in own.items()
-        if not parameter.requires_grad
+        if id(parameter) not in trained
     ]
-    reasons += _reasons_sharing(steps, target, own.values())
-    return reasons + _reasons_activation(steps, target)
+    return reasons
+
+
+def reasons_hooked(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
+    """Forward hooks at the target, which may change what it hands on without being recorded."""
+    layers = {node: steps.layer(node) for node in (target, *steps.consumers(target))}
+    return [
+        UnsupportedModelError(f"{steps.describe(node)} has a forward hook: remove it")
+        for node, layer in layers.items()
+        if layer is not None and layer._forward_hooks  # noqa: SLF001 - torch has no other way
+    ]
+
+
+def _reasons_between(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
+    """What keeps the pre-activations from being those of one sample alone, the same each time."""
+    activation = steps.consumers(target)[0]
+    elsewhere = {*steps.nodes_before(target), activation, *steps.nodes_after(activation)}
+    between = [node for node in steps.live if node not in elsewhere]
+    return [
+        ModelSettingError(
+            f"{one.what}, between Linear '{target.target}' and its activation: {one.change}"
+        )
+        for one in unsteady(steps, between)
+    ]
 
 
 def _reasons_sharing(
@@ -262,15 +303,22 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
             ]
         around = ", ".join(steps.describe(node) for node in steps.ways_around(activation))
         return (
-            [UnsupportedModelError(f"{around} takes a value around the target (a skip connection)")]
+            [
+                UnsupportedModelError(
+                    f"{around} takes a value around Linear '{name}' (a skip connection)"
+                )
+            ]
             if around
             else []
         )
     followed = f"Linear '{name}' is followed by {steps.describe(activation)}, not by ReLU"
-    if activation.op == "output" or isinstance(steps.layer(activation), nn.Linear):
+    is_smooth = steps.operation(activation).replace("_", "").lower() in _FIRING_EVERYWHERE
+    if is_smooth or activation.op == "output" or isinstance(steps.layer(activation), nn.Linear):
         return [
-            ImpossibleModelError(f"{followed}: without ReLU every neuron fires on every sample")
+            ImpossibleModelError(
+                f"{followed}: every neuron fires on every sample, so that no cascade can start; "
+                "a batch of one is read at once, by dividing any neuron's weight gradient by its "
+                "bias gradient"
+            )
         ]
-    if steps.operation(activation).replace("_", "").lower() in _FIRING_EVERYWHERE:
-        return [ImpossibleModelError(f"{followed}: every neuron fires on every sample")]
     return [UnsupportedModelError(followed)]

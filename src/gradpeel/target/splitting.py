@@ -1,10 +1,14 @@
-"""Split a network at its first Linear -> ReLU into front, target and tail.
+"""Split a network at a Linear -> ReLU into front, target and tail.
 
 The target is the layer whose gradient is read (paper, section "Architectural Assumptions"); the
-front leads from the input to it, the tail from its activations to the logits. Any module that
-torch.fx can trace is split as it is, in the mode it is in; one that cannot be handled is refused
-with every reason at once. The tail may be one that cannot be simulated (active dropout, batch norm
-in training mode) or be missing altogether: `Tail.unknown` says so.
+front leads from the input to it, the tail from its activations to the logits. By default it is the
+first such layer of the network, wherever it stands, whose tail is understood. What stands before it
+may be anything: where that can be undone, samples come back in input space, and otherwise features,
+the inputs of the target (`gradpeel.target.features`).
+
+Any module that torch.fx can trace is split as it is, in the mode it is in; one that cannot be
+handled is refused with every reason at once. The tail may be one that cannot be simulated (active
+dropout, batch norm in training mode) or be missing altogether: `Tail.unknown` says so.
 
 Example:
     >>> import torch
@@ -23,27 +27,30 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from gradpeel.checks import check_module
-from gradpeel.errors import (
-    InputError,
-    ModelError,
-    ModelRefusedError,
-)
+from gradpeel.checks import check_layer, check_module
+from gradpeel.errors import InputError, ModelError, ModelRefusedError
+from gradpeel.target.features import FeatureFront
 from gradpeel.target.forward_pass import ForwardPass, is_linear
 from gradpeel.target.front import Front
 from gradpeel.target.front_reading import read_front
 from gradpeel.target.refusals import (
     reason_without_linear,
     reasons_at_target,
-    reasons_before_tail,
+    reasons_hooked,
     reasons_in_modules,
     reasons_in_steps,
     reasons_not_finite,
     reasons_unreadable,
 )
 from gradpeel.target.tail import Tail, read_tail
-from gradpeel.target.tracing import trace
-from gradpeel.target.trials import reasons_not_reproduced, try_tail
+from gradpeel.target.tracing import UnseenModelError, trace
+from gradpeel.target.trials import (
+    reasons_not_reproduced,
+    reasons_not_reproduced_on,
+    try_tail,
+)
+from gradpeel.target.unseen import check_followed_by_relu, see_layer
+from gradpeel.target.unsteady import unsteady
 
 __all__ = ["Target", "split", "with_first_layer"]
 
@@ -57,7 +64,8 @@ class Target:
         bias: (neurons,), the same.
         weight_name: name of the weight among the model's parameters.
         bias_name: name of the bias.
-        front: rows = front(x), (n, features); x = front.invert(rows, sample_shape).
+        front: rows = front(x), (n, features); x = front.invert(rows, sample_shape) where its
+            `space` is "input", and the rows themselves where it is "features".
         tail: logits = tail(activations).
     """
 
@@ -65,8 +73,13 @@ class Target:
     bias: Tensor
     weight_name: str
     bias_name: str
-    front: Front
+    front: Front | FeatureFront
     tail: Tail
+
+    @property
+    def layer(self) -> str:
+        """Name of the layer in the model, such as "classifier.0"."""
+        return self.weight_name.rpartition(".")[0]
 
     @property
     def neurons(self) -> int:
@@ -78,6 +91,10 @@ class Target:
         """Number F of features that enter each neuron."""
         return self.weight.shape[1]
 
+    def rows(self, x: Tensor) -> Tensor:
+        """Map a batch, (n, *sample_shape), to what enters the target, (n, features)."""
+        return self.front(x.to(self.weight.device))
+
     def pre_activations(self, rows: Tensor) -> Tensor:
         """Map rows, (n, features), to what enters the ReLU, (n, neurons)."""
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
@@ -87,8 +104,27 @@ class Target:
 
         Where `tail.unknown` says so, the output differs each time, or depends on the batch.
         """
-        logits: Tensor = self.tail(self.pre_activations(self.front(x)).relu())
-        return logits
+        return self._behind(self.rows(x))
+
+    def check_on(self, x: Tensor) -> None:
+        """Make sure that the parts make up the network on a batch, where `split` could not try it.
+
+        Raises:
+            ModelRefusedError: they do not, because of a hook or an overwritten value; or the
+                forward pass is not known and ReLU does not follow the target.
+        """
+        if not isinstance(self.front, FeatureFront):
+            return
+        if self.tail.unknown == self.front.obstacle:
+            check_followed_by_relu(self.front, x)
+        elif self.tail.unknown is None:
+            reasons = reasons_not_reproduced_on(x, self.front, self._behind)
+            if reasons:
+                raise ModelRefusedError(reasons)
+
+    def _behind(self, rows: Tensor) -> Tensor:
+        outputs: Tensor = self.tail(self.pre_activations(rows).relu())
+        return outputs
 
     def for_decoding(self, device: torch.device) -> Target:
         """Return a copy on a device that computes in float64, except for the weight.
@@ -121,11 +157,14 @@ class Target:
         return f"Target({self.neurons} neurons on {self.features} features, {after})"
 
 
-def split(model: nn.Module, *, share: bool = False) -> Target:
-    """Split a network at its first Linear -> ReLU.
+def split(model: nn.Module, *, layer: str | None = None, share: bool = False) -> Target:
+    """Split a network at its first Linear -> ReLU that can be read, or at one of your choice.
 
     Args:
-        model: any module of one input that torch.fx can trace; it is not changed.
+        model: any module of one input that torch.fx can trace; it is not changed. Parts of it that
+            cannot be traced are kept whole.
+        layer: name of the Linear to split at, such as "classifier.0"; by default the first one that
+            can be read. A model that cannot be traced is split at a named layer without its tail.
         share: use the model's own parameters instead of copies, to save memory; later changes of
             them then affect the target too.
 
@@ -133,55 +172,127 @@ def split(model: nn.Module, *, share: bool = False) -> Target:
         The target with its front and tail, in the model's dtype; copies, unless they `share`.
 
     Raises:
-        InputError: `model` is not a module.
+        InputError: `model` is not a module, or it has no Linear of the given name.
         ModelRefusedError: the network cannot be handled; `reasons` lists every reason, each one
-            as "can never work", "not supported yet" or "change this setting".
+            as "this attack does not apply", "not supported yet" or "change this setting".
 
     Example:
         >>> split(nn.Sequential(nn.Linear(30, 100), nn.ReLU(), nn.Linear(100, 2)))
         Target(100 neurons on 30 features, next layer 2 wide)
+        >>> cnn = nn.Sequential(
+        ...     nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(),
+        ...     nn.Linear(144, 50), nn.ReLU(), nn.Linear(50, 20), nn.ReLU(), nn.Linear(20, 3),
+        ... )
+        >>> split(cnn).layer, split(cnn).front.space, split(cnn, layer="5").features
+        ('3', 'features', 50)
         >>> split(nn.Sequential(nn.Linear(30, 100), nn.ReLU(), nn.Dropout())).tail.unknown
         "Dropout '2' is active"
-        >>> split(nn.Sequential(nn.Dropout(), nn.Linear(30, 100, bias=False), nn.Tanh()))
+        >>> split(nn.Sequential(nn.Linear(30, 100), nn.Tanh(), nn.Linear(100, 2)))
         Traceback (most recent call last):
-        gradpeel.errors.ModelRefusedError: the model cannot be audited: [change this setting]
-        Dropout '0' is active: call model.eval(); [can never work] Linear '1' has no bias: ...
+        gradpeel.errors.ModelRefusedError: the model cannot be audited: [this attack does not apply]
+        Linear '0' is followed by Tanh '1', not by ReLU: every neuron fires on every sample, ...
     """
     check_module(model)
+    check_layer(model, layer)
     reasons = reasons_in_modules(model)
     if unreadable := reasons_unreadable(model):
         raise ModelRefusedError([*reasons, *unreadable])
     try:
         steps = trace(model, share=share)
+    except UnseenModelError as reason:
+        if layer is None or reasons:
+            raise ModelRefusedError([*reasons, reason]) from reason
+        return _without_tail(*see_layer(model, layer, reason.what, share=share))
     except ModelError as reason:
         raise ModelRefusedError([*reasons, reason]) from reason
     reasons += reasons_in_steps(steps) + reasons_not_finite(steps)
-    found = _find_target(steps)
-    if found is None:
-        raise ModelRefusedError([*reasons, reason_without_linear(steps)])
-    node, layer = found
-    activation = steps.consumers(node)[0]
-    reasons += reasons_before_tail(steps, activation) + reasons_at_target(steps, node, layer)
-    front_steps, obstacles = read_front(steps, node)
-    if reasons or obstacles:
-        raise ModelRefusedError([*reasons, *obstacles])
+    candidates = _candidates(steps, layer)
+    if not candidates:
+        raise ModelRefusedError([*reasons, reason_without_linear(steps, layer)])
     steps.module.requires_grad_(requires_grad=False)
-    tail = read_tail(steps, activation, layer.out_features)
+    refused: dict[str, ModelError] = {}
+    for node, linear in candidates:
+        found = reasons_at_target(steps, node, linear)
+        if not reasons and not found:
+            try:
+                return _split_at(steps, node, linear)
+            except ModelError as reason:
+                found = [reason]
+        refused |= {str(reason): reason for reason in found}
+    raise ModelRefusedError([*reasons, *refused.values()])
+
+
+def _without_tail(linear: nn.Linear, front: FeatureFront) -> Target:
+    """Split a network whose forward pass is not known."""
+    names = {id(p): name for name, p in front.model.named_parameters()}
+    return Target(
+        weight=linear.weight.detach(),
+        bias=linear.bias.detach(),
+        weight_name=names[id(linear.weight)],
+        bias_name=names[id(linear.bias)],
+        front=front,
+        tail=Tail(nn.Identity(), unknown=front.obstacle),
+    )
+
+
+def _candidates(steps: ForwardPass, layer: str | None) -> list[tuple[fx.Node, nn.Linear]]:
+    """All Linears that ReLU follows; where there is none, the first Linear. Or that of a name."""
+    linears = [
+        (node, linear)
+        for node in steps.live
+        if is_linear(linear := steps.layer(node))
+        and node in steps.varying
+        and steps.consumers(node)
+    ]
+    if layer is not None:
+        named = steps.root.get_submodule(layer)
+        return [found for found in linears if found[1] is named][:1]
+    followed = [found for found in linears if any(map(steps.is_relu, steps.consumers(found[0])))]
+    return followed or linears[:1]
+
+
+def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
+    """Split a network at a Linear that has no fault of its own.
+
+    Raises:
+        ModelError: the network behind it cannot be handled.
+        ModelRefusedError: the recorded steps are not what the network does.
+    """
+    tail = read_tail(steps, steps.consumers(node)[0], linear.out_features)
+    tail.unknown = try_tail(tail, linear.weight)
     target = Target(
-        weight=layer.weight.detach(),
-        bias=layer.bias.detach(),
-        weight_name=steps.parameter_names[id(layer.weight)],
-        bias_name=steps.parameter_names[id(layer.bias)],
-        front=Front(front_steps, layer.in_features, layer.weight.dtype),
+        weight=linear.weight.detach(),
+        bias=linear.bias.detach(),
+        weight_name=steps.parameter_names[id(linear.weight)],
+        bias_name=steps.parameter_names[id(linear.bias)],
+        front=_front(steps, node, linear),
         tail=tail,
     )
-    try:
-        tail.unknown = try_tail(tail, target.weight)
-    except ModelError as reason:
-        raise ModelRefusedError([reason]) from reason
-    if reasons := reasons_not_reproduced(steps.root, target.front, target.logits):
+    if isinstance(target.front, Front):
+        reasons = reasons_not_reproduced(steps.root, target.front, target.logits)
+    else:
+        reasons = reasons_hooked(steps, node)
+    if reasons:
         raise ModelRefusedError(reasons)
     return target
+
+
+def _front(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Front | FeatureFront:
+    """The way to a Linear: one that can be undone, or else the whole network."""
+    front_steps, obstacle = read_front(steps, node)
+    changing = "; ".join(one.what for one in unsteady(steps, steps.nodes_before(node)))
+    trained, dtype = steps.trained_before(node), linear.weight.dtype
+    if not obstacle and not changing:
+        return Front(front_steps, linear.in_features, dtype, trained)
+    return FeatureFront(
+        steps.root,
+        steps.parameter_names[id(linear.weight)].rpartition(".")[0],
+        linear.in_features,
+        dtype,
+        obstacle=obstacle or changing,
+        unsteady=changing or None,
+        trained=trained,
+    )
 
 
 def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Tensor) -> nn.Module:
@@ -216,14 +327,3 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
         with torch.no_grad():
             parameter.copy_(value)
     return shaped
-
-
-def _find_target(steps: ForwardPass) -> tuple[fx.Node, nn.Linear] | None:
-    """The first Linear that ReLU follows; where there is none, the first Linear."""
-    linears = [
-        (node, layer)
-        for node in steps.live
-        if is_linear(layer := steps.layer(node)) and node in steps.varying and steps.consumers(node)
-    ]
-    followed = (found for found in linears if any(map(steps.is_relu, steps.consumers(found[0]))))
-    return next(followed, linears[0] if linears else None)

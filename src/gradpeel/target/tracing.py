@@ -1,8 +1,8 @@
 """Record a model's forward pass without data, by torch.fx.
 
-The model is copied first and stays as it is. A forward pass that a graph cannot show faithfully (it
-branches on values, draws random numbers, overwrites what it was given) is refused here, before
-anybody relies on it.
+The model is copied first and stays as it is. A part of it that a graph cannot show faithfully (it
+branches on values, draws random numbers) is kept whole, as one step that is run as it is. A model
+that does so itself, outside of its parts, is refused here, before anybody relies on it.
 
 Example:
     >>> steps = trace(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,7 +24,15 @@ from gradpeel.errors import UnsupportedModelError
 from gradpeel.target.forward_pass import ForwardPass, is_linear
 from gradpeel.target.front_reading import normalisation_of
 
-__all__ = ["shorten", "trace"]
+__all__ = ["UnseenModelError", "copied", "shorten", "trace"]
+
+
+class UnseenModelError(UnsupportedModelError):
+    """A forward pass that cannot be recorded; a layer of it can be read by name."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what}; name the layer to read, and it is read without what follows it")
 
 
 def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
@@ -38,23 +46,14 @@ def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
         UnsupportedModelError: the model cannot be copied or traced, or its forward pass does
             something that a graph of its steps does not show.
     """
-    try:
-        root = copy.deepcopy(model, _in_place_of_copies(model) if share else {})
-    except Exception as error:
-        raise UnsupportedModelError(f"the model cannot be copied: {shorten(error)}") from error
-    root.zero_grad(set_to_none=True)
+    root = copied(model, share=share)
     # Random numbers drawn while tracing would stand in the graph as if they were constants.
     with torch.random.fork_rng(devices=[]):
         before = torch.get_rng_state()
-        try:
-            tracer = _Tracer(root)
-            with _recording_len(root):
-                graph = tracer.trace(root)
-        except Exception as error:
-            raise UnsupportedModelError(f"the model cannot be traced: {shorten(error)}") from error
+        graph, whole = _record(root)
         if not torch.equal(before, torch.get_rng_state()):
-            raise UnsupportedModelError("the model draws random numbers in its forward pass")
-    steps = ForwardPass(root, graph)
+            raise UnseenModelError("the model draws random numbers in its forward pass")
+    steps = ForwardPass(root, graph, whole)
     for node in steps.unused:
         if steps.works_in_place(node):
             raise UnsupportedModelError(
@@ -62,6 +61,35 @@ def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
                 "use what it returns"
             )
     return steps
+
+
+def copied(model: nn.Module, *, share: bool) -> nn.Module:
+    """A copy of a model without gradients, which may use the values of the model's parameters.
+
+    Raises:
+        UnsupportedModelError: the model cannot be copied.
+    """
+    try:
+        root = copy.deepcopy(model, _in_place_of_copies(model) if share else {})
+    except Exception as error:
+        raise UnsupportedModelError(f"the model cannot be copied: {shorten(error)}") from error
+    root.zero_grad(set_to_none=True)
+    return root
+
+
+def _record(root: nn.Module) -> tuple[fx.Graph, set[nn.Module]]:
+    """Trace a model; parts of it that cannot be traced are kept whole and returned too."""
+    before, whole = torch.get_rng_state(), set[nn.Module]()
+    while True:
+        tracer = _Tracer(root, whole)
+        try:
+            with _recording_len(root):
+                return tracer.trace(root), whole
+        except Exception as error:
+            if tracer.failed is None:
+                raise UnseenModelError(f"the model cannot be traced: {shorten(error)}") from error
+        torch.set_rng_state(before)
+        whole.add(tracer.failed)
 
 
 def _in_place_of_copies(model: nn.Module) -> dict[int, nn.Parameter]:
@@ -79,11 +107,16 @@ def shorten(error: Exception, limit: int = 200) -> str:
 
 
 class _Tracer(fx.Tracer):
-    """Keeps whole what gradpeel knows as one step, and gives optional arguments their default."""
+    """Keeps whole what gradpeel knows as one step, and gives optional arguments their default.
 
-    def __init__(self, root: nn.Module) -> None:
+    Attributes:
+        failed: the innermost module of the model that could not be traced, if there was one.
+    """
+
+    def __init__(self, root: nn.Module, whole: set[nn.Module]) -> None:
         super().__init__()
-        self._known = {
+        self.failed: nn.Module | None = None
+        self._known = whole | {
             module
             for module in root.modules()
             if is_linear(module) or normalisation_of(module) is not None
@@ -91,6 +124,25 @@ class _Tracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return m in self._known or super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:  # noqa: ANN401
+        before, message = torch.get_rng_state(), "the model draws random numbers"
+        try:
+            result = super().call_module(m, forward, args, kwargs)
+        except Exception:
+            self.failed = self.failed or m
+            raise
+        # What it drew would stand in the graph as if it were a constant.
+        if not torch.equal(before, torch.get_rng_state()):
+            self.failed = m
+            raise UnsupportedModelError(message)
+        return result
 
     def create_proxy(
         self,

@@ -8,20 +8,20 @@ Example:
 
 from __future__ import annotations
 
-import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from gradpeel.errors import ModelError, UnsupportedModelError
 from gradpeel.target.derivatives import push
+from gradpeel.target.features import FeatureFront, as_if_never_run
 from gradpeel.target.front import Affine, Front
 from gradpeel.target.tail import Tail
 from gradpeel.target.tracing import shorten
 
-__all__ = ["reasons_not_reproduced", "try_tail"]
+__all__ = ["is_close", "reasons_not_reproduced", "reasons_not_reproduced_on", "try_tail"]
 
 
 def try_tail(tail: Tail, weight: Tensor) -> str | None:
@@ -40,7 +40,7 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(4, len(weight), generator=generator, device="cpu").relu().to(weight)
     try:
-        with _as_if_never_run(tail):
+        with as_if_never_run(tail):
             start = torch.get_rng_state()
             outputs = tail(rows)
             draws = not torch.equal(torch.get_rng_state(), start)
@@ -58,9 +58,9 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
     if tail.unknown is not None:
         return tail.unknown
     # A layer that is skipped now and then may well do the same twice: so ask the generator too.
-    if draws or not _close(outputs, again):
+    if draws or not is_close(outputs, again):
         return "the tail gives another output each time"
-    if not _close(outputs[[2, 0]], some):
+    if not is_close(outputs[[2, 0]], some):
         return "the tail mixes the samples of a batch"
     try:
         with warnings.catch_warnings():
@@ -89,33 +89,40 @@ def reasons_not_reproduced(
     for shape in ((front.features,), (channels, front.features // channels, 1)):
         try:
             x = front.invert(rows, shape)
-            with torch.no_grad(), _as_if_never_run(model):
+            with torch.no_grad(), as_if_never_run(model):
                 outputs = model(x)
         except Exception:  # noqa: BLE001, S112 - another shape than the model takes: nothing to compare
             continue
         # Both draw the same random numbers: active dropout drops the same values.
-        with torch.no_grad(), _as_if_never_run(model):
+        with torch.no_grad(), as_if_never_run(model):
             found = parts(x)
-        if not _close(outputs, found):
-            return [UnsupportedModelError("the steps recorded do not reproduce the model's output")]
+        if not is_close(outputs, found):
+            return [_not_reproduced()]
         if channels == 1:
             break
     return []
 
 
-@contextlib.contextmanager
-def _as_if_never_run(module: nn.Module) -> Iterator[None]:
-    """Put back what a run leaves behind: the random numbers it drew, what batch norm counted."""
-    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            yield
-    finally:
-        for buffer, value in kept:
-            buffer.copy_(value)
+def reasons_not_reproduced_on(
+    x: Tensor, front: FeatureFront, parts: Callable[[Tensor], Tensor]
+) -> list[ModelError]:
+    """Compare the whole network with its target and tail on a batch of inputs.
+
+    Args:
+        x: (batch, *sample_shape) inputs.
+        front: runs the network.
+        parts: maps what enters the target to what the network puts out.
+    """
+    outputs, rows = front.run(x)
+    with torch.no_grad():
+        return [] if is_close(outputs, parts(rows)) else [_not_reproduced()]
 
 
-def _close(a: Tensor, b: Tensor) -> bool:
+def _not_reproduced() -> ModelError:
+    return UnsupportedModelError("the steps recorded do not reproduce the model's output")
+
+
+def is_close(a: Tensor, b: Tensor) -> bool:
     """Equal up to rounding: the order of a sum matters far less than the root of the precision."""
     tolerance = torch.finfo(a.dtype).eps ** 0.5
     scale = float(a.nan_to_num(0.0, 0.0, 0.0).abs().max())

@@ -19,7 +19,7 @@ from torch import fx, nn
 
 from gradpeel.target.forward_pass import BATCH_NORMS, DROPOUTS, ForwardPass
 
-__all__ = ["Unsteady", "named", "unsteady"]
+__all__ = ["Unsteady", "named", "unsteady", "unsteady_modules"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,17 @@ def unsteady(steps: ForwardPass, nodes: Iterable[fx.Node]) -> list[Unsteady]:
             modules.update(layer.named_modules(prefix=str(node.target)))
         elif arguments.get("training") is True and arguments.get("p") != 0:
             calls.append(steps.operation(node))
+    return unsteady_modules(modules) + [
+        Unsteady(
+            f"{name} is called with training=True",
+            "pass training=self.training and call model.eval()",
+        )
+        for name in dict.fromkeys(calls)
+    ]
+
+
+def unsteady_modules(modules: Mapping[str, nn.Module]) -> list[Unsteady]:
+    """Find the unsteady modules among some, one entry per kind."""
     norms = {name: module for name, module in modules.items() if isinstance(module, BATCH_NORMS)}
     kinds = (
         (
@@ -68,14 +79,7 @@ def unsteady(steps: ForwardPass, nodes: Iterable[fx.Node]) -> list[Unsteady]:
             "use track_running_stats=True",
         ),
     )
-    found = [Unsteady(f"{named(modules, names)} {how}", fix) for names, how, fix in kinds if names]
-    return found + [
-        Unsteady(
-            f"{name} is called with training=True",
-            "pass training=self.training and call model.eval()",
-        )
-        for name in dict.fromkeys(calls)
-    ]
+    return [Unsteady(f"{named(modules, names)} {how}", fix) for names, how, fix in kinds if names]
 
 
 def named(modules: Mapping[str, nn.Module], names: list[str]) -> str:

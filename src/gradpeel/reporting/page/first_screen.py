@@ -14,6 +14,7 @@ from dataclasses import astuple, dataclass
 from gradpeel.reporting.matching import evenly
 from gradpeel.reporting.page.payload import Payload, Sample
 from gradpeel.reporting.tally import Tally, Way
+from gradpeel.reporting.words import counted
 
 __all__ = ["Evidence", "Part", "bar_label", "bar_parts", "evidence_of"]
 
@@ -74,8 +75,12 @@ def bar_parts(tally: Tally) -> list[Part]:
     return parts
 
 
-def bar_label(tally: Tally) -> str:
+def bar_label(tally: Tally, noun: str = "sample") -> str:
     """The bar in words.
+
+    Args:
+        tally: how many were read in which way.
+        noun: what was read: "sample" or "feature vector".
 
     Example:
         >>> bar_label(Tally(14, 50, 0, 0, 0))
@@ -83,8 +88,7 @@ def bar_label(tally: Tally) -> str:
     """
     parts = [part for part in bar_parts(tally) if part.number or part.always]
     listed = ", ".join(f"{part.number:,} {part.name}" for part in parts)
-    noun = "sample" if tally.batch_size == 1 else "samples"
-    return f"Of {tally.batch_size:,} {noun}: {listed}."
+    return f"Of {counted(tally.batch_size, noun)}: {listed}."
 
 
 def evidence_of(payload: Payload) -> Evidence:

@@ -51,7 +51,8 @@ def gather(
     """
     listed = evenly(0, audit.score.batch_size - 1, MOST_SAMPLES)
     pictures = Pictures.of(audit, listed)
-    is_record = as_pictures(audit.x) is None
+    is_input = audit.recovery.space == "input"
+    is_record = as_pictures(audit.truth) is None
     payload = Payload(
         version=VERSION,
         made_with=__version__,
@@ -64,6 +65,8 @@ def gather(
             Variation(printable(name), other.score.read, other.score.batch_size)
             for name, other in compared.items()
         ),
+        space=audit.recovery.space,
+        layer=printable(audit.recovery.layer, 80),
         batch_size=audit.score.batch_size,
         all_neurons=audit.exposure.grid.shape[0],
         tally=tally(audit),
@@ -73,8 +76,8 @@ def gather(
         risk=_risk(audit),
         samples=tuple(sample_rows(audit, dataset, listed, pictures)),
         features=feature_names(audit, dataset) if is_record else (),
-        all_features=math.prod(audit.x.shape[1:]),
-        in_units=dataset is not None and dataset.units is not None,
+        all_features=math.prod(audit.truth.shape[1:]),
+        in_units=is_input and dataset is not None and dataset.units is not None,
         pictures=tuple(pictures.album.pictures) if pictures else (),
         mosaic=None if is_record else _mosaic(audit, dataset, listed),
     )
@@ -100,10 +103,10 @@ def _risk(audit: Audit) -> Risk:
 
 def _mosaic(audit: Audit, dataset: Dataset | None, listed: list[int]) -> Mosaic:
     columns, rows = PHOTO
-    if dataset is not None and dataset.name == "photos" and audit.x.shape[1:] == (32, 32, 3):
+    if dataset is not None and dataset.name == "photos" and audit.truth.shape[1:] == (32, 32, 3):
         # The batch may be shuffled: a tile's place is where the photograph has the same tile.
         tiles = torch.from_numpy(dataset.x_train).flatten(1)
-        nearest = torch.cdist(audit.x[listed].double().flatten(1), tiles).argmin(1)
+        nearest = torch.cdist(audit.truth[listed].double().flatten(1), tiles).argmin(1)
         return Mosaic(True, columns, rows, tuple(nearest.tolist()))
     columns = math.ceil(math.sqrt(1.6 * len(listed)))
     return Mosaic(False, columns, -(-len(listed) // columns), tuple(range(len(listed))))

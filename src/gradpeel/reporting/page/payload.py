@@ -57,6 +57,7 @@ class Story:
         verdict: the result in one sentence.
         severity: how bad that is: a name and a sentence.
         membership: which samples are shown to have taken part, read or not, and what that means.
+        recovered: what the recovered things are, where they are not inputs; empty where they are.
         who: who can do this.
         confidence: what the certificates rest on, and how they compare with the real data.
         limits: what the audit does not show.
@@ -72,6 +73,7 @@ class Story:
     verdict: str
     severity: Fact
     membership: str
+    recovered: str
     who: tuple[Fact, ...]
     confidence: tuple[Fact, ...]
     limits: str
@@ -263,6 +265,8 @@ class Payload:
         command: the command that repeats the audit; empty where there is none.
         hashes: SHA-256 of model and update.
         variations: the same audit with one thing changed, where that was run.
+        space: "input" if recovered samples are inputs; "features" if they are feature vectors.
+        layer: name of the layer that was read.
         batch_size: samples in the batch.
         all_neurons: neurons of the target.
         tally: how many samples were read in which way.
@@ -286,6 +290,8 @@ class Payload:
     command: str
     hashes: tuple[Fact, ...]
     variations: tuple[Variation, ...]
+    space: str
+    layer: str
     batch_size: int
     all_neurons: int
     tally: Tally

@@ -142,6 +142,7 @@ def _check(payload: Payload) -> None:
     """Every place that is pointed at exists."""
     cascade, risk = payload.cascade, payload.risk
     columns, steps = len(cascade.samples), len(cascade.steps)
+    _expect(payload.space in {"input", "features"}, "page.space", "input or features")
     _expect(payload.batch_size >= 1, "page.batch_size", "at least 1")
     _expect(columns == payload.batch_size, "page.cascade.samples", "a column for each sample")
     _expect(steps >= 1, "page.cascade.steps", "the start at least")

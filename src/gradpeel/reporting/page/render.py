@@ -38,7 +38,9 @@ def render(payload: Payload) -> str:
         page=payload,
         story=payload.story,
         bar=bar_parts(payload.tally),
-        bar_label=bar_label(payload.tally),
+        bar_label=bar_label(
+            payload.tally, "sample" if payload.space == "input" else "feature vector"
+        ),
         evidence=evidence_of(payload),
         variations=[(one.name, one.read, one.batch_size) for one in payload.variations],
         scatter=scatter(payload.risk),

@@ -55,10 +55,10 @@ class Pictures:
     @classmethod
     def of(cls, audit: Audit, listed: list[int]) -> Pictures | None:
         """At the largest side at which they fit the page; None where there is nothing to draw."""
-        true, found = as_pictures(audit.x), as_pictures(audit.recovery.samples)
+        true, found = as_pictures(audit.truth), as_pictures(audit.recovery.samples)
         sides: tuple[int, ...] = SIDES
         if true is None or found is None:
-            if math.prod(audit.x.shape[1:]) <= MOST_FEATURES:
+            if math.prod(audit.truth.shape[1:]) <= MOST_FEATURES:
                 return None
             true, found = _profiles(audit)
             sides = PROFILES
@@ -72,7 +72,7 @@ class Pictures:
 
 def _profiles(audit: Audit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Records as (n, 1, features) shares of each feature's range in the batch."""
-    true = audit.x.double().flatten(1).numpy()
+    true = audit.truth.double().flatten(1).numpy()
     found = audit.recovery.samples.double().flatten(1).numpy()
     low, span = true.min(axis=0), np.ptp(true, axis=0)
     true, found = ((rows - low) / np.where(span > 0, span, 1.0) for rows in (true, found))
@@ -87,12 +87,14 @@ def sample_rows(
     atypicality = audit.exposure.atypicality.numpy()
     ranks = _ranks(rounds, atypicality).tolist()
     copies, way = audit.exposure.multiplicities.tolist(), ways(audit)
-    true = audit.x.double().flatten(1).numpy()
+    true = audit.truth.double().flatten(1).numpy()
     found = audit.recovery.samples.double().flatten(1).numpy()
     errors = {i: np.abs(found[places[i]] - true[i]).max() for i in listed if places[i] >= 0}
     likeness = _likeness(audit, places)
-    shown_true, shown_found = _in_units(true, dataset), _in_units(found, dataset)
-    is_record = as_pictures(audit.x) is None
+    shown_true, shown_found = (_in_units(rows, audit, dataset) for rows in (true, found))
+    is_record = as_pictures(audit.truth) is None
+    size = audit.score.batch_size
+    verdicts = ("unknown",) * size if audit.refuses_membership else audit.membership.verdicts
     rows = []
     for i in listed:
         place = places[i]
@@ -103,7 +105,7 @@ def sample_rows(
                 index=i,
                 way=way[i].value,
                 outcome=NAMES[audit.score.outcomes[i]],
-                membership=audit.membership.verdicts[i],
+                membership=verdicts[i],
                 round=int(rounds[i]),
                 risk=ranks[i],
                 atypicality=float(atypicality[i]),
@@ -123,16 +125,18 @@ def sample_rows(
     return rows
 
 
-def _in_units(rows: NDArray[np.float64], dataset: Dataset | None) -> NDArray[np.float64]:
+def _in_units(
+    rows: NDArray[np.float64], audit: Audit, dataset: Dataset | None
+) -> NDArray[np.float64]:
     """Flat records, (n, features), as they were measured."""
-    if dataset is None or dataset.units is None:
+    if dataset is None or dataset.units is None or audit.recovery.space == "features":
         return rows
     return dataset.units.original(rows.reshape(-1, *dataset.sample_shape)).reshape(rows.shape)
 
 
 def _likeness(audit: Audit, places: Sequence[int]) -> dict[int, tuple[float | None, float]]:
     """PSNR and SSIM of each recovered picture, by sample."""
-    true, found = as_pictures(audit.x), as_pictures(audit.recovery.samples)
+    true, found = as_pictures(audit.truth), as_pictures(audit.recovery.samples)
     if true is None or found is None:
         return {}
     span = float(true.max() - true.min())
@@ -186,7 +190,8 @@ def _class_name(dataset: Dataset | None, label: int) -> str:
 
 def feature_names(audit: Audit, dataset: Dataset | None) -> tuple[str, ...]:
     """Names of the features that are shown."""
-    number = min(math.prod(audit.x.shape[1:]), MOST_FEATURES)
-    if dataset is None or dataset.feature_names is None:
+    number = min(math.prod(audit.truth.shape[1:]), MOST_FEATURES)
+    named = dataset is not None and audit.recovery.space == "input"
+    if not named or dataset is None or dataset.feature_names is None:
         return tuple(f"feature {place}" for place in range(number))
     return tuple(printable(name, NAME) for name in dataset.feature_names[:number])

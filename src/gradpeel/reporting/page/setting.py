@@ -23,11 +23,15 @@ def setting_of(audit: Audit) -> list[tuple[str, str]]:
     server = f"active server, {name}" if audit.design.active else name
     origin = "set by the server" if audit.design.active else "initialised"
     kept = audit.design.weights == "keep"
+    first = audit.recovery.space == "input"
+    of_layer = weights(audit) if kept else f"{origin}, {weights(audit)}"
+    if not first:
+        of_layer = f"{printable(audit.recovery.layer)}: {of_layer}"
     return [
         ("Round", "simulated"),
         ("Attacker", printable(server)),
         ("Model", printable(architecture(audit.model), 80)),
-        ("First layer", weights(audit) if kept else f"{origin}, {weights(audit)}"),
+        ("First layer" if first else "Layer", of_layer),
         *(
             (("Clients", f"{clients:,}, added up"),)
             if (clients := audit.update.clients) > 1

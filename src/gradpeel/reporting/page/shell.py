@@ -118,11 +118,11 @@ def _coded(text: str) -> Markup:
 
 
 def _typeset(text: str) -> Markup:
-    """Escape a sentence and write its powers of ten as people do: 1.5e-09 as 1.5 x 10 to the -9."""
+    """Like `_coded`, and write powers of ten as people do: 1.5e-09 as 1.5 x 10 to the -9."""
 
     def power(found: re.Match[str]) -> str:
         digits, sign, exponent = found.groups()
         minus = "\N{MINUS SIGN}" if sign == "-" else ""
         return f'<span class="nb">{digits} × 10<sup>{minus}{exponent}</sup></span>'
 
-    return Markup(_POWER.sub(power, str(escape(text))))  # noqa: S704 -- escaped above
+    return Markup(_POWER.sub(power, str(_coded(text))))  # noqa: S704 -- escaped above

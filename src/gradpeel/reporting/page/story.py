@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradpeel.audit import Audit
+from gradpeel.reporting.account import what_came_back
 from gradpeel.reporting.members import membership
 from gradpeel.reporting.page.payload import Count, Fact, Story
 from gradpeel.reporting.reasons import missing
@@ -23,6 +24,7 @@ def story_of(audit: Audit) -> Story:
         verdict=verdict(audit),
         severity=Fact(*severity(audit)),
         membership=membership(audit),
+        recovered=what_came_back(audit.recovery) or "",
         who=tuple(_who(audit)),
         confidence=tuple(_confidence(audit)),
         limits=limits(audit),
@@ -43,8 +45,8 @@ def _facts(rows: list[tuple[str, str]]) -> tuple[Fact, ...]:
 def _who(audit: Audit) -> list[Fact]:
     who = printable(audit.design.adversary, MOST)
     tampering = (
-        "The client receives a first layer that was shaped for this attack. The server follows "
-        "the rest of the protocol."
+        f"The client receives a model in which {_layer(audit)} was shaped for this attack. The "
+        "server follows the rest of the protocol."
         if audit.design.active
         else "None. The client receives an honest model and has nothing to notice."
     )
@@ -62,10 +64,17 @@ def _who(audit: Audit) -> list[Fact]:
     ]
 
 
+def _layer(audit: Audit) -> str:
+    """The attacked layer, in a sentence."""
+    is_first = audit.recovery.space == "input"
+    return "the first layer" if is_first else f"layer `{printable(audit.recovery.layer)}`"
+
+
 def _knows(audit: Audit) -> str:
     size = "" if audit.update.batch_size is None else " and the batch size"
     if audit.without_tail is not None:
-        return f"The first layers{size}. Neither the loss nor the later layers were used."
+        known = "The first layers" if audit.recovery.space == "input" else f"Only {_layer(audit)}"
+        return f"{known}{size}. Neither the loss nor the later layers were used."
     return f"The model it sent out, the loss{size}, which a server knows anyway."
 
 
@@ -78,8 +87,8 @@ def _confidence(audit: Audit) -> list[Fact]:
         facts.append(
             Fact(
                 "Read without proof",
-                f"{counted(unproven, 'sample')} among the candidates {match} the real data, which "
-                "only an audit can tell.",
+                f"{counted(unproven, recovery.noun)} among the candidates {match} the real data, "
+                "which only an audit can tell.",
             )
         )
     if not len(recovery):
@@ -88,8 +97,8 @@ def _confidence(audit: Audit) -> list[Fact]:
     fewest = counted(int(recovery.equations.min()), "equation")
     digits = f"{float(recovery.scores.min()):.0f}"
     proof = (
-        "Every recovered sample carries a certificate that uses the update alone: it satisfies "
-        f"at least {fewest}, to at least {digits} decimal digits in total."
+        f"Every recovered {recovery.noun} carries a certificate that uses the update alone: it "
+        f"satisfies at least {fewest}, to at least {digits} decimal digits in total."
     )
     facts = [Fact("Proof", proof), *facts, Fact("Checked against the real data", _truth(audit))]
     if score.false_certificates or score.repeats:
@@ -113,7 +122,8 @@ def _advice(audit: Audit) -> list[str]:
     advice = []
     if audit.score.read:
         advice.append(
-            "Protect such an update like the data itself: whoever sees it can read these samples."
+            "Protect such an update like the data itself: whoever sees it can read these "
+            f"{audit.recovery.noun}s."
         )
         advice.append(
             "Do not let anyone see the update of a single client. Aggregate securely over many "
@@ -128,9 +138,9 @@ def _advice(audit: Audit) -> list[str]:
             "Do not read this as protection. Repeat the audit with a stronger attacker first."
         )
     if not audit.design.active:
-        advice.append(
-            "Test a server that shapes the first layer: `gradpeel audit --design soliton-data`."
-        )
+        is_input = audit.recovery.space == "input"
+        how = "gradpeel audit --design soliton-data" if is_input else "SolitonData(auxiliary)"
+        advice.append(f"Test a server that shapes {_layer(audit)}: `{how}`.")
     if not audit.client.noise:
         advice.append(
             "Measure a defence before you rely on it: noise (`--noise`), other batch sizes, other "
