@@ -122,6 +122,9 @@ class Audit:
 
         Computed when first asked for, with what the attacker knows of the batch size, and with the
         labels; see `gradpeel.contains`.
+
+        Raises:
+            ModelRefusedError: the front gives a sample other features each time.
         """
         from gradpeel.membership import contains  # noqa: PLC0415 - loads SciPy
 
