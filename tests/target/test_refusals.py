@@ -159,6 +159,7 @@ EVERYWHERE = (
     "every neuron fires on every sample, so that no cascade can start; a batch of one is read at "
     "once, by dividing any neuron's weight gradient by its bias gradient"
 )
+OTHER = "choose another layer, if there is one"
 BY_NAME = "name the layer to read, and it is read without what follows it"
 FROZEN = "has requires_grad=False, so no gradient: set it to True if the client trains it"
 
@@ -195,11 +196,11 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     ),
     "an activation that could do": (
         lambda: nn.Sequential(dense(), nn.ReLU6(), nn.Linear(8, 4)),
-        [NOT_YET("Linear '0' is followed by ReLU6 '1', not by ReLU")],
+        [NOT_YET(f"Linear '0' is followed by ReLU6 '1', not by ReLU: {OTHER}")],
     ),
     "clamp": (
         lambda: Written(lambda n, x: n.two(n.one(x).clamp(min=0))),
-        [NOT_YET("Linear 'one' is followed by clamp, not by ReLU")],
+        [NOT_YET(f"Linear 'one' is followed by clamp, not by ReLU: {OTHER}")],
     ),
     "no activation": (
         lambda: nn.Sequential(dense(), nn.Linear(8, 4)),
@@ -234,7 +235,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     ),
     "batch norm in training before the activation": (
         lambda: nn.Sequential(dense(), nn.BatchNorm1d(8), nn.ReLU()),
-        [NOT_YET("Linear '0' is followed by BatchNorm1d '1', not by ReLU")],
+        [NOT_YET(f"Linear '0' is followed by BatchNorm1d '1', not by ReLU: {OTHER}")],
     ),
     "noise that tracing would freeze": (
         lambda: Written(lambda n, x: n.two(n.one(x).relu() + torch.randn(8))),
@@ -307,15 +308,15 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     ),
     "skip from the input": (
         lambda: Written(lambda n, x: n.two(n.one(x).relu()) + n.side(x), side=nn.Linear(12, 4)),
-        [NOT_YET("Linear 'side' takes a value around Linear 'one' (a skip connection)")],
+        [NOT_YET(f"Linear 'side' takes a value around Linear 'one' (a skip connection): {OTHER}")],
     ),
     "skip from the pre-activations": (
         lambda: Written(lambda n, x: n.two((z := n.one(x)).relu() + z)),
-        [NOT_YET("the output of Linear 'one' is used by relu, add: expected ReLU alone")],
+        [NOT_YET(f"the output of Linear 'one' is used by relu, add, not by ReLU alone: {OTHER}")],
     ),
     "skip of sizes": (
         lambda: Written(lambda n, x: n.two(n.one(x).relu()) / x.size(1)),
-        [NOT_YET("size takes a value around Linear 'one' (a skip connection)")],
+        [NOT_YET(f"size takes a value around Linear 'one' (a skip connection): {OTHER}")],
     ),
     "two inputs": (
         TwoInputs,
@@ -333,13 +334,18 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     ),
     "no classes": (
         lambda: Written(lambda n, x: n.two(n.one(x).relu()).sum(1)),
-        [NOT_YET("4 samples give the output (4,) of torch.float32: expected (4, classes)")],
+        [
+            NOT_YET(
+                "behind Linear 'one', 4 samples give the output (4,) of torch.float32: "
+                "expected (4, classes)"
+            )
+        ],
     ),
     "a tail that does not fit": (
         lambda: then(nn.Linear(9, 4)),
         [
             NOT_YET(
-                "the network after the target fails: "
+                "the network behind Linear '0' fails on 4 samples: "
                 + words(lambda: nn.Linear(9, 4)(torch.zeros(4, 8)))
             )
         ],
@@ -436,7 +442,12 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     ),
     "an output without columns": (
         lambda: quietly(lambda: nn.Sequential(dense(), nn.ReLU(), nn.Linear(8, 0))),
-        [NOT_YET("4 samples give the output (4, 0) of torch.float32: expected (4, classes)")],
+        [
+            NOT_YET(
+                "behind Linear '0', 4 samples give the output (4, 0) of torch.float32: "
+                "expected (4, classes)"
+            )
+        ],
     ),
     "no neurons": (
         lambda: quietly(lambda: nn.Sequential(dense(12, 0), nn.ReLU(), nn.Linear(0, 4))),

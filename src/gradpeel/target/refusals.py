@@ -53,6 +53,7 @@ _WRAPPERS = {
     "DistributedDataParallel": "module",
     "OptimizedModule": "_orig_mod",
 }
+_OTHER = "choose another layer, if there is one"
 _PRODUCTS = {"Linear", "addmm", "linear", "matmul", "mm"}
 
 
@@ -290,7 +291,7 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
         where = ", ".join(steps.describe(node) for node in consumers)
         return [
             UnsupportedModelError(
-                f"the output of Linear '{name}' is used by {where}: expected ReLU alone"
+                f"the output of Linear '{name}' is used by {where}, not by ReLU alone: {_OTHER}"
             )
         ]
     activation = consumers[0]
@@ -305,7 +306,7 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
         return (
             [
                 UnsupportedModelError(
-                    f"{around} takes a value around Linear '{name}' (a skip connection)"
+                    f"{around} takes a value around Linear '{name}' (a skip connection): {_OTHER}"
                 )
             ]
             if around
@@ -321,4 +322,4 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
                 "bias gradient"
             )
         ]
-    return [UnsupportedModelError(followed)]
+    return [UnsupportedModelError(f"{followed}: {_OTHER}")]

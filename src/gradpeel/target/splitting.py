@@ -259,7 +259,7 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
         ModelRefusedError: the recorded steps are not what the network does.
     """
     tail = read_tail(steps, steps.consumers(node)[0], linear.out_features)
-    tail.unknown = try_tail(tail, linear.weight)
+    tail.unknown = try_tail(tail, linear.weight, str(node.target))
     target = Target(
         weight=linear.weight.detach(),
         bias=linear.bias.detach(),

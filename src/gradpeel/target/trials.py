@@ -24,12 +24,13 @@ from gradpeel.target.tracing import shorten
 __all__ = ["is_close", "reasons_not_reproduced", "reasons_not_reproduced_on", "try_tail"]
 
 
-def try_tail(tail: Tail, weight: Tensor) -> str | None:
+def try_tail(tail: Tail, weight: Tensor, layer: str = "target") -> str | None:
     """Try the tail on made-up activations: is it a function of each row alone, with derivatives?
 
     Args:
         tail: what stands after the target's ReLU.
         weight: the target's, (neurons, features).
+        layer: the target's name.
 
     Returns:
         Why the tail cannot be simulated, in a phrase; None if it can.
@@ -46,7 +47,7 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
             draws = not torch.equal(torch.get_rng_state(), start)
             again, some = tail(rows), tail(rows[[2, 0]])
     except Exception as error:
-        message = f"the network after the target fails: {shorten(error)}"
+        message = f"the network behind Linear '{layer}' fails on 4 samples: {shorten(error)}"
         raise UnsupportedModelError(message) from error
     if not isinstance(outputs, Tensor):
         found = type(outputs).__name__
@@ -54,7 +55,9 @@ def try_tail(tail: Tail, weight: Tensor) -> str | None:
     is_table = outputs.ndim == 2 and len(outputs) == len(rows) and outputs.shape[1] > 0
     if not is_table or not outputs.is_floating_point():
         found = f"{tuple(outputs.shape)} of {outputs.dtype}"
-        raise UnsupportedModelError(f"4 samples give the output {found}: expected (4, classes)")
+        raise UnsupportedModelError(
+            f"behind Linear '{layer}', 4 samples give the output {found}: expected (4, classes)"
+        )
     if tail.unknown is not None:
         return tail.unknown
     # A layer that is skipped now and then may well do the same twice: so ask the generator too.
