@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+import gradpeel as gp
 from benchmarks.adversary import batches, networks, updates
 from benchmarks.adversary.scenes import Scene, Setting, plain
 
@@ -23,6 +24,7 @@ Make = Callable[[Setting], Scene]
 SMALL = ((64, 8), (100, 16), (128, 24), (256, 48))
 MEDIUM = ((128, 24), (256, 48), (300, 64), (400, 64), (400, 96), (600, 96), (1000, 96))
 LARGE = ((256, 48), (400, 64), (600, 96), (600, 128), (1000, 128), (1000, 160))
+ROUNDS = ((200, 12), (300, 16), (400, 24), (600, 32))
 DESIGNED = ((256, 64), (400, 96), (600, 160), (1000, 256), (1000, 400))
 FEW = ("float64", "float32")
 ALL = ("float64", "float32", "float16", "bfloat16")
@@ -408,8 +410,44 @@ def _updates() -> Iterator[tuple[str, Family]]:
     )
 
 
+def _rounds() -> Iterator[tuple[str, Family]]:
+    """Several local steps: nothing is weighed, and firing patterns are known less well."""
+    kinds: dict[str, Make] = {
+        "plain": plain,
+        "one class": batches.one_class,
+        "standardised": batches.standardised,
+        "binary": batches.binary,
+        "copies": partial(batches.copies, count=2),
+        "copies, drawn labels": partial(batches.copies, count=2, same_label=False),
+        "brightness": partial(batches.pairs, kind="brightness", share=1.0),
+        "flip": partial(batches.pairs, kind="flip", share=1.0),
+        "near-duplicates, 1e-3": partial(batches.near_duplicates, apart=1e-3, share=0.5),
+        "near-duplicates, 0.03": partial(batches.near_duplicates, apart=0.03, share=1.0),
+        "blends": partial(batches.blend, weight=0.7),
+        "multiples": partial(batches.scalings, factors=(0.5, 2.0)),
+    }
+    trainings = {
+        "4 steps at lr 0.01": gp.Client(lr=0.01, local_steps=4),
+        "2 epochs of 8 at lr 0.1": gp.Client(lr=0.1, local_epochs=2, local_batch_size=8),
+    }
+    for clients in (1, 4):
+        name = "local training" if clients == 1 else f"{clients} clients that train"
+        cases = {
+            f"{kind}, {how}": updates.of_rounds(make, client=client, clients=clients)
+            for kind, make in kinds.items()
+            for how, client in trainings.items()
+        }
+        yield name, Family(cases, 10, ROUNDS)
+    several = {
+        f"{kind}, {count} clients": updates.of_rounds(make, client=gp.Client(), clients=count)
+        for kind, make in kinds.items()
+        for count in (2, 8)
+    }
+    yield "clients", Family(several, 6)
+
+
 FAMILIES: dict[str, Family] = {
-    name: family for part in (_batches, _networks, _updates) for name, family in part()
+    name: family for part in (_batches, _networks, _updates, _rounds) for name, family in part()
 }
 """All families by name."""
 

@@ -11,13 +11,14 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 import gradpeel as gp
 from benchmarks.adversary.scenes import Scene, Setting, honest
 
-__all__ = ["compressed", "drifted", "noisy", "scaled", "stated", "summed"]
+__all__ = ["compressed", "drifted", "noisy", "of_rounds", "scaled", "stated", "summed"]
 
 Make = Callable[[Setting], Scene]
 Change = Callable[[Tensor], Tensor]
@@ -132,6 +133,40 @@ def drifted(make: Make, *, kind: str, amount: float) -> Make:
             return _plus(first, honest(stepped, scene).gradients, 1.0)
 
         return replace(made, compute=compute, others=other.x if kind == "others" else None)
+
+    return scene
+
+
+def of_rounds(make: Make, *, client: gp.Client, clients: int = 1) -> Make:
+    """Train locally, one client or several whose updates are added up.
+
+    Args:
+        make: makes the scene.
+        client: how each of them trains.
+        clients: how many share the batch.
+    """
+
+    def scene(setting: Setting) -> Scene:
+        made = make(setting)
+        seed = int(setting.rng.integers(2**31))
+
+        def compute(model: nn.Module, scene: Scene) -> gp.Update:
+            shares = gp.Aggregation(min(clients, len(scene.x))).split(len(scene.x))
+            ends = np.cumsum(shares)
+            return gp.aggregate(
+                [
+                    gp.local_update(
+                        model,
+                        scene.x[end - size : end],
+                        scene.y[end - size : end],
+                        client,
+                        seed=seed,
+                    )
+                    for size, end in zip(shares, ends.tolist(), strict=True)
+                ]
+            )
+
+        return replace(made, compute=compute)
 
     return scene
 
