@@ -21,6 +21,7 @@ from gradpeel.sweeps import Cell, Plan
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "vocabulary.md"
 HOLDERS: dict[str, Any] = {
     "Client": gp.Client,
+    "Aggregation": gp.Aggregation,
     "Attacker": gp.Attacker,
     "Target": gp.Target,
     "TrapWeights": designs.TrapWeights,

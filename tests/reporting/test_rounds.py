@@ -58,7 +58,7 @@ def test_the_terminal_tells_how_the_client_trained(
     assert "4 steps of SGD, learning rate 0.05, 4 samples per step" in text
     assert "the server sees the difference of weights" in text
     assert "a neuron counts if it fired on the sample in any step" in text
-    assert "not used: the update is the sum of the gradients of 4 local steps" in text
+    assert "used for labels only: the update is the sum of the gradients of 4 local steps" in text
     assert "gradient and one attack" not in text
 
 
