@@ -373,7 +373,18 @@ class Peeling:
             )
 
     def _refine(self, *, again: bool = False) -> bool:
-        """Refine all samples and restart from the update; returns whether that was possible."""
+        """Refine all samples and restart from the update; returns whether that was possible.
+
+        Where an exact update has thousands of samples and neurons, refining them takes longer than
+        peeling, and what it adds to so many digits reveals nobody.
+        """
+        size = len(self._state.known) * self._target.neurons
+        if (
+            size > LIMITS.refinable
+            and self._state.residual.grain <= LIMITS.exact_grain
+            and not again
+        ):
+            return False
         return self._state.refine(
             backward=self._judge.backward,
             layer=self._layer,

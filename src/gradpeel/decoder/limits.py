@@ -46,6 +46,8 @@ class Limits:
     detour: float = 1.0
     """How far beyond its two ends a pre-activation may have been during several steps, relative to
     the distance between them."""
+    refinable: float = 2e6
+    """Largest number of samples times neurons of an exact update at which samples are refined."""
     worn: float = 6e-06
     """Error of a sample from which on the cascade does not continue without refining."""
     merge: float = 4.0
@@ -136,8 +138,9 @@ class Limits:
     """Distance from the space, relative to a random vector's, beyond which nothing is evidence."""
     outside_errors: float = 16.0
     """How many times its tracked error a sample's distance from the space may be."""
-    merging_grain: float = 1e-09
-    """Relative error of an update after several steps from which on samples may have merged."""
+    exact_grain: float = 1e-09
+    """Relative error up to which an update is exact: beyond it samples may have merged after several
+    steps, and refining many of them pays."""
     alien_bias: float = 0.1
     """Distance from the space at which the bias gradient is that of something else."""
     gram_shift: float = 256.0

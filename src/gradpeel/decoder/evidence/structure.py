@@ -84,7 +84,7 @@ class Structure:
         Args:
             grain: relative error of the update.
         """
-        if grain > LIMITS.merging_grain or self.rank is None:
+        if grain > LIMITS.exact_grain or self.rank is None:
             return False
         sent = self._sent
         rows = torch.cat([sent.rows, sent.scale * sent.bias[:, None]], 1)
