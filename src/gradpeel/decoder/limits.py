@@ -139,8 +139,8 @@ class Limits:
     outside_errors: float = 16.0
     """How many times its tracked error a sample's distance from the space may be."""
     exact_grain: float = 1e-09
-    """Relative error up to which an update is exact: beyond it samples may have merged after several
-    steps, and refining many of them pays."""
+    """Relative error up to which an update is exact. Beyond it, samples may have merged after
+    several steps, and refining many of them pays."""
     alien_bias: float = 0.1
     """Distance from the space at which the bias gradient is that of something else."""
     gram_shift: float = 256.0
