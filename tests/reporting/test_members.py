@@ -71,8 +71,9 @@ def test_some_are_undecided_and_the_main_reason_is_named(whole: Audit) -> None:
     )
     assert membership(found) == (
         "The update shows that 4 of 8 samples took part. It shows that 1 sample did not take part. "
-        "The membership test cannot decide for 3 samples; the most frequent reason, in 2 cases, is "
-        f'"too faint". Samples that were read took part in any case. {MEANING}'
+        "3 of 8 samples were read, so they took part. The test that recognises a record without "
+        "reading it cannot decide here; the most frequent reason, in 2 cases, is "
+        f'"too faint". {MEANING}'
     )
 
 
@@ -122,3 +123,18 @@ def test_it_is_not_computed_before_it_is_shown(digits: Dataset, part: Audit) -> 
     assert "membership" not in found.__dict__
     found.as_dict()
     assert "membership" in found.__dict__
+
+
+def test_undecided_samples_of_which_some_were_read(whole: Audit) -> None:
+    outcomes = (Outcome.MISSED,) * 2 + (Outcome.RECOVERED,) * 6
+    score = dataclasses.replace(
+        whole.score, outcomes=outcomes, readable=torch.tensor([False] * 2 + [True] * 6)
+    )
+    some = dataclasses.replace(whole, score=score)
+    verdicts: list[Verdict] = ["unknown", "unknown", "unknown", "in", "in", "in", "in", "in"]
+    found = judged(some, verdicts, ["too faint"] * 3 + [None] * 5)
+    assert membership(found) == (
+        "The update shows that 5 of 8 samples took part. The membership test cannot decide for 3 "
+        'samples; the reason is "too faint". Samples that were read took part in any case. '
+        f"{MEANING}"
+    )

@@ -49,7 +49,14 @@ def membership(audit: Audit) -> str:
         sentences.append(f"The update shows that {_of(inside, len(found))} took part{although}.")
     if outside:
         sentences.append(f"It shows that {counted(outside, 'sample')} did not take part.")
-    if unknown:
+    if unknown and unknown == read["unknown"]:
+        who = _of(unknown, len(found))
+        was = "was read, so it" if len(found) == 1 else "were read, so they"
+        sentences.append(
+            f"{who[0].upper()}{who[1:]} {was} took part. The test that recognises a record without "
+            f"reading it cannot decide here; {_why(found)}."
+        )
+    elif unknown:
         whom = "" if unknown == len(found) else f" for {counted(unknown, 'sample')}"
         sentences.append(f"The membership test cannot decide{whom}; {_why(found)}.")
         if read["unknown"]:

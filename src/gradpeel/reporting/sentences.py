@@ -115,10 +115,11 @@ def _design(audit: Audit) -> str:
 
 def _setting(audit: Audit) -> str:
     neurons, batch_size = audit.exposure.grid.shape
-    layer = printable(audit.recovery.layer)
+    is_first = audit.recovery.space == "input"
+    where = "" if is_first else f" (layer {printable(audit.recovery.layer)})"
     return (
         f"batch of {batch_size:,}, {counted(neurons, 'neuron')} with "
-        f"{counted(audit.features, 'input')} each (layer `{layer}`), {audit.loss.name}, "
+        f"{counted(audit.features, 'input')} each{where}, {audit.loss.name}, "
         f"{precision(audit)}; decoded in {math.ceil(audit.seconds * 10) / 10:.1f} seconds"
     )
 
