@@ -435,7 +435,7 @@ def certify_by_support(
     own = unlike.gather(1, who[:, None])[:, 0]
     another = unlike.scatter(1, who[:, None], torch.inf).amin(1)
     wrong = own / (silent + firm).sum(1).clamp(min=1.0)
-    sound = (wrong <= LIMITS.hidden_firing) & (own <= LIMITS.own_support * another)
+    sound = (wrong <= LIMITS.hidden_support) & (own <= LIMITS.own_support * another)
     sound &= silent.sum(1) >= LIMITS.row_spare
     row, row_error = rows[who], row_error[who]
     sound &= (candidates.error <= LIMITS.exact) & (row_error <= LIMITS.row_error)

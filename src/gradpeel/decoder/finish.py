@@ -144,7 +144,17 @@ def _certified(end: Ending) -> Tensor:
         return kept & end.certifies
     alone = [Evidence.BIAS not in kind for kind in samples.evidence]
     doubted = [source in end.ambiguous for source in samples.sources.tolist()]
-    return kept & ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
+    kept &= ~(kept.new_tensor(alone) & kept.new_tensor(doubted))
+    return kept & ~_of_one_row(samples) if end.state.residual.of_several_steps else kept
+
+
+def _of_one_row(samples: KnownSamples) -> Tensor:
+    """(n,) which samples share their row with another: at least one of the two is a mixture."""
+    rows = samples.peeled.sensitivities
+    unit = rows / rows.norm(dim=1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    alike = (unit @ unit.T).abs() > 1.0 - LIMITS.same_row
+    several: Tensor = alike.sum(1) > 1
+    return several
 
 
 @dataclass(frozen=True)

@@ -240,9 +240,14 @@ class Limits:
     label_apart: float = 0.2
     """Largest negative entry besides that of the label, and largest sum of all entries, relative to
     it."""
-    hidden_firing: float = 0.1
-    """Largest share of neurons at which a sample's row may not be what its pre-activations at both
-    ends of several local steps say."""
+    hidden_firing: float = 0.01
+    """Largest share of the neurons that are silent at both ends of several local steps at which a
+    sample that a neuron isolates may have fired in between."""
+    hidden_support: float = 0.1
+    """Largest share of neurons at which the row of a sample that was solved for may not be what its
+    pre-activations at both ends say."""
+    same_row: float = 1e-6
+    """Two samples whose rows differ by less have been read from one."""
     own_support: float = 0.25
     """How many times better a sample's own row must fit it than any other's, as a share."""
     firing_share_dropout: float = 0.25
