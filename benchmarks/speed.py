@@ -160,7 +160,7 @@ def measure(case: Case, data_dir: Path, *, repeat: int, reference: float) -> Row
     del found
     repeat = 1 if case.features > _LARGE else repeat
     times: dict[str, Callable[[], object]] = {
-        "peel": partial(gp.peel, model, update),
+        "peel": partial(gp.peel, model, update, effort=0.0),
         "floor": lambda: gradient @ weight.T,
         "single_pass": partial(_single_pass, model, update),
     }

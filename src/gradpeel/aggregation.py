@@ -210,6 +210,5 @@ def _check_alike(where: str, update: Update, first: Update) -> None:
     alike = own == other
     if own is not None and other is not None:
         alike = replace(own, steps=None) == replace(other, steps=None)
-        alike &= own.is_one_step == other.is_one_step
     if not alike:
         raise InputError(f"{where}: training={own}: expected {other}, but for its steps")

@@ -115,8 +115,18 @@ class Audit:
 
     @property
     def local_steps(self) -> int | None:
-        """Number of steps that the client trained locally; None for the gradient of one batch."""
-        return None if self.update.training is None else self.update.training.steps
+        """Number of steps that a client trained locally; None for the gradient of one batch.
+
+        Of clients with different numbers of samples, the most that one of them took.
+        """
+        if self.client.lr is None:
+            return None
+        return _most_steps(self.client, self.aggregation, len(self.x))
+
+    @property
+    def took_part(self) -> int:
+        """How many samples the clients drew; with few steps on minibatches, not all."""
+        return sum(map(self.client.count_samples, self.aggregation.split(len(self.x))))
 
     @property
     def recovered_by_client(self) -> tuple[int, ...]:
@@ -287,7 +297,8 @@ def audit(
     if target.weight.device.type != "cpu":
         model = copy.deepcopy(model).cpu()
         target = split(model, layer=target.layer)
-    if client.count_steps(len(x)) > 1:
+    steps = _most_steps(client, aggregation, len(x))
+    if steps > 1:
         check_rows_last(target.front, target.layer)
     # Dropout in front of the layer draws from PyTorch's own generator.
     with torch.random.fork_rng(devices=[]):
@@ -352,7 +363,7 @@ def audit(
         x=x,
         truth=truth,
         y=y,
-        without_tail=_why_without_tail(received, update, loss, attacker),
+        without_tail=_why_without_tail(received, update, loss, attacker, steps),
         update=update,
         exposure=exposed,
         recovery=recovery,
@@ -363,11 +374,17 @@ def audit(
     )
 
 
-def _why_without_tail(target: Target, update: Update, loss: Loss, attacker: Attacker) -> str | None:
+def _most_steps(client: Client, aggregation: Aggregation, samples: int) -> int:
+    """Local steps of the client that takes the most of them."""
+    return max(map(client.count_steps, aggregation.split(samples)))
+
+
+def _why_without_tail(
+    target: Target, update: Update, loss: Loss, attacker: Attacker, steps: int
+) -> str | None:
     if not attacker.knows_tail:
         return "kept from the decoder"
-    if update.training is not None and not update.training.is_one_step:
-        steps = update.training.steps
+    if steps > 1:
         return f"the update is the sum of the gradients of {steps} local steps"
     if not samples_weigh_alike(update, loss):
         return "samples of different clients have different weights in the sum"

@@ -32,19 +32,20 @@ from gradpeel.decoder.inputs import check_belongs, move, samples_weigh_alike, st
 from gradpeel.decoder.judge import Judge
 from gradpeel.decoder.kinks import tell_kinks
 from gradpeel.decoder.known import KnownSamples
+from gradpeel.decoder.labels import last_layer
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.linalg import gaussian, generator
 from gradpeel.decoder.recovery import Evidence, Recovery, Round, RowCount, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows import Isolated, run_row_cascade
 from gradpeel.decoder.share import Share, learn_share
-from gradpeel.decoder.simulate import Backward, ends_at_next_layer
+from gradpeel.decoder.simulate import Backward
 from gradpeel.decoder.state import Look, State
 from gradpeel.decoder.uncertified import Solved, read_uncertified
 from gradpeel.decoder.unproven import Reading
 from gradpeel.errors import InputError
 from gradpeel.losses import CrossEntropy
-from gradpeel.target import Target, split
+from gradpeel.target import split
 from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.update import Update
 
@@ -171,7 +172,7 @@ class Peeling:
         self._range = data_range
         residual = Residual(target, update, use_next=use_next_layer)
         self._layer = None if residual.of_several_steps else target.tail.next_layer
-        self._head = _head(target, update) if labelled and residual.of_several_steps else None
+        self._head = last_layer(target, update) if labelled and residual.of_several_steps else None
         self._direction, self._signs = _random_directions(residual, target.neurons)
         can_simulate = (
             knows_tail and target.tail.unknown is None and samples_weigh_alike(update, loss)
@@ -528,21 +529,6 @@ class Peeling:
                 head=self._head,
             )
         )
-
-
-def _head(target: Target, update: Update) -> Tensor | None:
-    """(classes, neurons) the last layer's weight, on average over several local steps.
-
-    None where it does not follow the target, or did not come with the update.
-    """
-    tail, name = target.tail, target.tail.next_weight_name
-    if tail.unknown is not None or tail.next_layer is None or name is None:
-        return None
-    classes = tail(torch.zeros_like(target.bias)[None]).shape[1]
-    if name not in update.gradients or classes < 2 or not ends_at_next_layer(tail, classes):
-        return None
-    lr = 1.0 if update.training is None else update.training.lr or 1.0
-    return tail.next_layer.weight.double() - 0.5 * lr * update.gradients[name].double()
 
 
 def _random_directions(residual: Residual, neurons: int) -> tuple[Tensor, Tensor]:

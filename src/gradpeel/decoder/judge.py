@@ -9,13 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.decoder.candidates import Candidates, Readings
-from gradpeel.decoder.certificate import (
-    Verdicts,
-    certify_by_row,
-    certify_by_structure,
-    certify_by_support,
-    certify_by_tail,
-)
+from gradpeel.decoder.certificate import Verdicts, certify_by_row, certify_by_tail
+from gradpeel.decoder.certificate_by_structure import certify_by_structure, certify_by_support
 from gradpeel.decoder.evidence.alike import fire_alike
 from gradpeel.decoder.evidence.groups import distance_between
 from gradpeel.decoder.evidence.structure import Structure

@@ -24,9 +24,11 @@ import torch
 from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
-from gradpeel.decoder.simulate import Backward
+from gradpeel.decoder.simulate import Backward, ends_at_next_layer
+from gradpeel.target import Target
+from gradpeel.update import Update
 
-__all__ = ["labels_after_training", "labels_of", "tally"]
+__all__ = ["labels_after_training", "labels_of", "last_layer", "tally"]
 
 
 def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> Tensor:
@@ -71,6 +73,21 @@ def tally(backward: Backward, activations: Tensor, v: Tensor, error: Tensor) -> 
         best = torch.where(fits[:, None], whole, best)
         least = torch.where(fits, off, least)
     return best
+
+
+def last_layer(target: Target, update: Update) -> Tensor | None:
+    """(classes, neurons) the last layer's weight, on average over several local steps.
+
+    None where it does not follow the target, or did not come with the update.
+    """
+    tail, name = target.tail, target.tail.next_weight_name
+    if tail.unknown is not None or tail.next_layer is None or name is None:
+        return None
+    classes = tail(torch.zeros_like(target.bias)[None]).shape[1]
+    if name not in update.gradients or classes < 2 or not ends_at_next_layer(tail, classes):
+        return None
+    lr = 1.0 if update.training is None else update.training.lr or 1.0
+    return tail.next_layer.weight.double() - 0.5 * lr * update.gradients[name].double()
 
 
 def labels_after_training(rows: Tensor, firm: Tensor, weight: Tensor) -> Tensor:

@@ -17,8 +17,6 @@ Example:
 
 from __future__ import annotations
 
-import torch
-
 from gradpeel.audit import Audit
 from gradpeel.reporting.words import counted, short
 
@@ -32,21 +30,23 @@ def what_was_sent(audit: Audit) -> str:
     steps, several = audit.local_steps, audit.update.clients
     if several > 1:
         what = "gradients" if steps is None else "updates"
-        how = "" if not steps else f" of {counted(steps, 'local step')} each"
+        alike = audit.update.training is None or audit.update.training.steps is not None
+        most = "each" if alike else "at most"
+        how = "" if steps is None else f" of {counted(steps, 'local step')} {most}"
         return f"the sum of {several:,} clients' {what}{how}"
-    if audit.update.training is None:
+    if steps is None:
         return "one gradient"
-    return f"one update of {counted(steps or 1, 'local step')}"
+    return f"one update of {counted(steps, 'local step')}"
 
 
 def aggregation(audit: Audit) -> str | None:
     """Whose updates were added up, and what that hides; None for those of a single client."""
     if audit.update.clients == 1:
         return None
-    sizes = torch.bincount(audit.owners).tolist()
-    alike = len(set(sizes)) == 1
-    each = f"{counted(sizes[0], 'sample')} each" if alike else f"{min(sizes):,} to {max(sizes):,}"
-    each += "" if alike else " samples"
+    sizes = audit.aggregation.split(audit.score.batch_size)
+    each = f"{min(sizes):,} to {max(sizes):,} samples"
+    if len(set(sizes)) == 1:
+        each = f"{counted(sizes[0], 'sample')} each"
     found = audit.recovered_by_client
     shown = ", ".join(f"{count:,}" for count in found[:MOST_SHOWN])
     shown += ", ..." if len(found) > MOST_SHOWN else ""
@@ -65,7 +65,7 @@ def local_training(audit: Audit) -> str | None:
     if client.local_batch_size is not None:
         parts.append(f"{counted(client.local_batch_size, 'sample')} per step")
     size = audit.score.batch_size
-    if (part := client.count_samples(size)) < size:
+    if (part := audit.took_part) < size:
         parts.append(f"{part:,} of {counted(size, 'sample')} took part")
     if client.momentum:
         parts.append(f"momentum {short(client.momentum)}")
