@@ -10,7 +10,8 @@ DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. The suites:
 - large: batches of 256 on 1,000 neurons, and of 512 on 4,096;
 - narrow: layers of 200, 400 and 2,000 neurons on Tiny-ImageNet, where earlier work on exact
   inversion (SPEAR) reports batches of up to 25;
-- limits: batch size against width, training, noise, deeper tails and nothing known of the tail;
+- limits: batch size against width and number of classes; training, noise, deeper tails and nothing
+  known of the tail;
 - rounds: batches of 64 after local training (FedAvg): 5 and 20 steps, one epoch and five in
   minibatches of 16, at learning rates of 0.01 and 0.1.
 
@@ -44,6 +45,8 @@ from gradpeel.networks import mlp
 
 STARTS = ("torch", "paper")
 SCALINGS = ("standardised", "unit")
+SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
+"""Batch sizes, relative to the number of neurons, at which limits are looked for."""
 TITLES = (
     "data",
     "inputs",
@@ -162,6 +165,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "hidden 100": Setting(tail=(100,)),
         "hidden 500, 100": Setting(tail=(500, 100)),
         "nothing known of the tail": Setting(knows_tail=False),
+        "trained 10 steps": Setting(steps=10),
         "trained 100 steps": Setting(steps=100),
         "trained 1000 steps": Setting(steps=1000),
         "noise 1e-6": Setting(client=gp.Client(noise=1e-6)),
@@ -224,9 +228,12 @@ def limits(seeds: int) -> Iterator[Cell]:
     """Where it stops."""
     fixed = partial(_cells, starts=("torch",), scalings=("standardised",))
     for neurons in (250, 500, 1000):
-        for share in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35):
+        for share in SHARES:
             for dataset in ("mnist", "cifar10"):
                 yield from fixed(dataset, round(share * neurons), seeds, neurons=neurons)
+    for dataset in ("emnist", "cifar100", "imagenet"):
+        for share in SHARES:
+            yield from fixed(dataset, round(share * 500), seeds, neurons=500)
     for setting in SETTINGS:
         for dataset in ("mnist", "cifar10", "harus"):
             for dtype in ("float64", "float32"):
@@ -272,7 +279,7 @@ def _cells(
 
 
 @cache
-def _data(path: Path, scaling: str) -> tuple[Tensor, Tensor, int]:
+def load_samples(path: Path, scaling: str) -> tuple[Tensor, Tensor, int]:
     """Training samples (n, features), their labels, and the number of classes."""
     dataset = load_cached(path)
     x = torch.as_tensor(np.asarray(dataset.x_train), dtype=torch.float64).flatten(1)
@@ -312,7 +319,7 @@ def visible(model: nn.Module, x: Tensor, y: Tensor) -> int:
 
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Run one audit."""
-    x, y, classes = _data(data_dir / f"{cell.dataset}.npz", cell.scaling)
+    x, y, classes = load_samples(data_dir / f"{cell.dataset}.npz", cell.scaling)
     setting = {**SETTINGS, **TRAININGS}[cell.setting]
     dtype = getattr(torch, cell.dtype)
     order = np.random.default_rng([cell.seed, 1]).permutation(len(x))
