@@ -341,6 +341,36 @@ def test_a_row_is_polished_although_some_neurons_are_wrong(*, next_layer: bool) 
         assert error < 1e-9
 
 
+def test_a_row_is_polished_although_one_neuron_is_far_more_exact_than_the_others() -> None:
+    # Only a row that is large where the update is most exact is affected: there the next layer's
+    # weights, in units of the error, span many orders of magnitude.
+    source = torch.Generator().manual_seed(0)
+    neurons, rank, width = 200, 20, 10
+
+    def gaussian(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=source, dtype=torch.float64)
+
+    weight, error = gaussian(neurons, width), torch.ones(neurons, dtype=torch.float64)
+    error[0] = 1e-7
+    fires = torch.rand(neurons, generator=source) < 0.5
+    fires[0] = True
+    rows = torch.cat([(weight @ gaussian(width) * fires)[None], gaussian(rank - 1, neurons)])
+    exact = torch.linalg.qr((rows / error).T).Q
+    space = RowSpace(
+        live=torch.ones(neurons, dtype=torch.bool),
+        unit=error,
+        basis=exact,
+        error=error,
+        exact=exact,
+        strength=torch.full((rank,), 1e16, dtype=torch.float64),
+        resolution=torch.finfo(torch.float64).eps,
+    )
+    row, off = polish_by_next_layer(space, weight / error[:, None], fires)
+    true = torch.nn.functional.normalize(rows[0] / error, dim=0)
+    assert float((row @ true).abs()) == pytest.approx(1.0)
+    assert float(off) < 1e-12
+
+
 def test_a_sum_of_two_rows_is_none() -> None:
     space, rows, weight = in_space(crowded(10, neurons=300))
     both = (rows[0] == 0) & (rows[1] == 0)

@@ -71,18 +71,19 @@ def polish_by_next_layer(space: RowSpace, weight: Tensor, fires: Tensor) -> _Row
     for _ in range(LIMITS.row_polish_steps):
         if int(fires.sum()) < width + LIMITS.row_spare:
             return row, none
-        own = weight[fires]
-        factor, failed = torch.linalg.cholesky_ex(own.T @ own)
-        if int(failed):
+        # Neurons differ so much in their errors that a Gram matrix would lose digits.
+        sent_back, upper = torch.linalg.qr(weight[fires])
+        size = upper.diagonal().abs()
+        if float(size.min()) <= torch.finfo(size.dtype).eps * float(size.max()):
             return row, none
         # Cosines of the angles between the two spaces: 1 where they meet.
-        shared = torch.linalg.solve_triangular(factor, own.T @ exact[fires], upper=False)
+        shared = sent_back.T @ exact[fires]
         square, direction = torch.linalg.eigh(shared @ shared.T)
         gap = (1.0 - square[-2:-1]).clamp(min=0.0).sum().sqrt() if width > 1 else square[-1]
         vector = torch.nn.functional.normalize(direction[:, -1] @ shared, dim=0)
         row = exact @ vector
-        v = torch.cholesky_solve((own.T @ row[fires])[:, None], factor)[:, 0]
-        sent = weight @ v
+        v = torch.linalg.solve_triangular(upper, (sent_back.T @ row[fires])[:, None], upper=True)
+        sent = (weight @ v)[:, 0]
         now = (row - sent).abs() < row.abs()
         if torch.equal(now, fires):
             break
