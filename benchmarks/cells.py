@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gradpeel.datasets import Dataset, load
 from gradpeel.sweeps.engines import use_one_thread
 
-__all__ = ["Row", "load_cached", "markdown_table", "run"]
+__all__ = ["Row", "load_cached", "markdown_table", "read_rows", "run"]
 
 
 class Row(Protocol):
@@ -72,7 +72,7 @@ def run(
     """
     wanted = list(dict.fromkeys(cells))
     _mend(out)
-    done: dict[Hashable, RowT] = {row.cell: row for row in _read(out, kind)}
+    done: dict[Hashable, RowT] = {row.cell: row for row in read_rows(out, kind)}
     todo = [cell for cell in wanted if cell not in done]
     if not todo:
         return [done[cell] for cell in wanted]
@@ -146,7 +146,8 @@ def _mend(out: Path) -> None:
         out.write_bytes(text[: text.rfind(b"\n") + 1])
 
 
-def _read(out: Path, kind: type[RowT]) -> Iterator[RowT]:
+def read_rows(out: Path, kind: type[RowT]) -> Iterator[RowT]:
+    """The rows that a file holds; none if there is no such file."""
     if not out.exists():
         return
     kinds = {"str": str, "int": int, "float": float}

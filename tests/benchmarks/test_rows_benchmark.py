@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import rows
+from benchmarks import rows, rows_map
 from benchmarks.rows import Cell, Row, findings, measure, tabulate, visible
 from gradpeel.datasets.standard import STANDARD
 from support import default_model
@@ -93,3 +93,15 @@ def test_it_fails_if_anything_is_wrong(
     with pytest.raises(SystemExit) as exit_:
         rows.main()
     assert exit_.value.code == status
+
+
+def test_the_map_shows_every_limit() -> None:
+    measured = [
+        replace(make_row(), **asdict(cell), recovered=cell.batch_size)
+        for cell in rows.SUITES["limits"](1)
+    ]
+    drawn = rows_map.draw(measured)
+    assert drawn.startswith(b"\x89PNG")
+    # A share that is missing is left out, and a lower one has another colour.
+    assert rows_map.draw(measured[1:]) != drawn
+    assert rows_map.draw([replace(row, recovered=0) for row in measured]) != drawn
