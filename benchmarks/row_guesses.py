@@ -132,7 +132,7 @@ def measure(cell: Cell, data_dir: Path) -> Row:
         raise ValueError(f"{cell}: the rank does not show all samples")
     kind: RowSet = BySilence(space)
     if cell.by == "next layer":
-        kind = ByNextLayer(space, model[-1].weight)
+        kind = ByNextLayer(space, model.get_parameter("2.weight"))
     fires = (x[order] @ target.weight.T + target.bias > 0)[:, space.live].detach()
     true = _true_rows(model, x[order], y[order])[:, space.live] / space.error
     true = torch.nn.functional.normalize(true, dim=1)
@@ -155,7 +155,7 @@ def _true_rows(model: torch.nn.Sequential, x: Tensor, y: Tensor) -> Tensor:
     """(batch, neurons) sensitivities of every sample."""
     hidden = model[:-2](x).detach().requires_grad_()
     loss = torch.nn.functional.cross_entropy(model[-2:](hidden), y, reduction="sum")
-    (rows,) = torch.autograd.grad(loss, hidden)
+    rows: Tensor = torch.autograd.grad(loss, hidden)[0]
     return rows
 
 
