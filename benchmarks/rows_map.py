@@ -13,7 +13,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmarks.cells import read_rows
-from benchmarks.rows import SETTINGS, SHARES, Row
+from benchmarks.row_suites import SETTINGS, SHARES
+from benchmarks.rows import Row
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.reporting.style import heading, new_figure, place_axes, png
 

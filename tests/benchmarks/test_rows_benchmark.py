@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from benchmarks import rows, rows_map
-from benchmarks.rows import Cell, Row, findings, measure, tabulate, visible
+from benchmarks.row_suites import SUITES, Cell
+from benchmarks.rows import Row, findings, measure, summarise, tabulate, visible
 from gradpeel.datasets.standard import STANDARD
 from support import default_model
 
@@ -69,10 +70,10 @@ def test_one_audit(tmp_path: Path) -> None:
 
 
 def test_the_suites_are_what_they_say() -> None:
-    goals = list(rows.SUITES["goals"](2))
+    goals = list(SUITES["goals"](2))
     assert len(goals) == len(STANDARD) * 2 * 2 * 2 * 2 * 2
     assert len(set(goals)) == len(goals)
-    assert all(list(suite(1)) for suite in rows.SUITES.values())
+    assert all(list(suite(1)) for suite in SUITES.values())
 
 
 def test_the_table_and_what_it_says() -> None:
@@ -82,6 +83,14 @@ def test_the_table_and_what_it_says() -> None:
     assert "below the peeling bound: 1 audits" in said
     assert "not visible: 2 samples" in said
     assert "visible, but not recovered: 9 samples" in said
+
+
+def test_the_summary_names_the_data_set_with_the_least() -> None:
+    worse = make_row(recovered=4)
+    (line,) = summarise([make_row(), replace(worse, dataset="svhn"), replace(worse, seed=1)])
+    assert line[-6:] == ["0.200", "0.900", "0.900", "0.533", "0.400 SVHN", "1"]
+    (line,) = summarise([make_row(recovered=10)])
+    assert line[-2] == "1.000"
 
 
 @pytest.mark.parametrize(("false", "status"), [(0, 0), (1, 1)])
@@ -98,7 +107,7 @@ def test_it_fails_if_anything_is_wrong(
 def test_the_map_shows_every_limit() -> None:
     measured = [
         replace(make_row(), **asdict(cell), recovered=cell.batch_size)
-        for cell in rows.SUITES["limits"](1)
+        for cell in SUITES["limits"](1)
     ]
     drawn = rows_map.draw(measured)
     assert drawn.startswith(b"\x89PNG")
