@@ -221,8 +221,8 @@ def summarise(rows: Iterable[Row]) -> Iterator[list[str]]:
     """Lines of the summary: means over data sets and seeds, and the data set with the least."""
     lines: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        key = (row.setting, row.neurons, row.batch_size, row.dtype, row.scaling, row.start)
-        lines.setdefault(key, []).append(row)
+        where = (row.setting, row.neurons, row.batch_size, row.dtype, row.scaling, row.start)
+        lines.setdefault(where, []).append(row)
     for key, line in lines.items():
         by_data = {
             name: fmean(row.recovered / row.batch_size for row in line if row.dataset == name)

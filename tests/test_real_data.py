@@ -12,6 +12,7 @@ import pytest
 from benchmarks import rows
 from benchmarks.audits import Cell, faults, measure
 from benchmarks.clients import CONDITIONS
+from benchmarks.row_suites import Cell as RowCell
 from gradpeel.datasets import load
 from gradpeel.sweeps import Cell as SweepCell
 from gradpeel.sweeps import measure as measure_cell
@@ -121,24 +122,24 @@ def test_a_copy_that_weighs_less_than_the_noise_is_not_counted(data_dir: Path) -
 
 
 ROWS = [
-    rows.Cell(dataset="cifar10", scaling="standardised", start="torch", batch_size=128),
-    rows.Cell(
+    RowCell(dataset="cifar10", scaling="standardised", start="torch", batch_size=128),
+    RowCell(
         dataset="fashion_mnist",
         scaling="standardised",
         start="torch",
         batch_size=64,
         dtype="float32",
     ),
-    rows.Cell(dataset="harus", scaling="standardised", start="paper", batch_size=64),
-    rows.Cell(
-        dataset="imagenet", scaling="standardised", start="torch", batch_size=25, neurons=200
-    ),
-    rows.Cell(dataset="mnist", scaling="unit", start="paper", batch_size=128),
+    RowCell(dataset="harus", scaling="standardised", start="paper", batch_size=64),
+    RowCell(dataset="imagenet", scaling="standardised", start="torch", batch_size=25, neurons=200),
+    RowCell(dataset="mnist", scaling="unit", start="paper", batch_size=128),
+    # Two rows were lost here to roundings, and with them all samples.
+    RowCell(dataset="mnist", scaling="unit", start="torch", batch_size=64, seed=2),
 ]
 
 
 @pytest.mark.parametrize("cell", ROWS, ids=lambda cell: f"{cell.dataset} {cell.batch_size}")
-def test_batches_in_which_hardly_any_neuron_stands_alone(cell: rows.Cell, data_dir: Path) -> None:
+def test_batches_in_which_hardly_any_neuron_stands_alone(cell: RowCell, data_dir: Path) -> None:
     row = rows.measure(cell, data_dir)
     assert row.bound < 0.1 * cell.batch_size
     assert row.recovered == cell.batch_size
