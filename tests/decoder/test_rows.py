@@ -19,10 +19,12 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows import run_row_cascade
+from gradpeel.decoder.rows.finding import Rows
 from gradpeel.decoder.rows.polish import polish_by_next_layer, polish_by_silence
 from gradpeel.decoder.rows.remainder import search_remainder
 from gradpeel.decoder.rows.row_sets import ByNextLayer, BySilence, RowSet
 from gradpeel.decoder.rows.seeds import Seeds
+from gradpeel.decoder.rows.solving import solve
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.errors import InputError
 from gradpeel.losses import MeanSquaredError
@@ -323,6 +325,27 @@ def in_space(round_: SmallRound) -> tuple[RowSpace, torch.Tensor, torch.Tensor]:
     rows = sensitivities(round_)[:, space.live] / space.error
     weight = round_.model.get_parameter("2.weight").detach()[:, space.live] / space.error
     return space, torch.nn.functional.normalize(rows, dim=1), weight.T
+
+
+@pytest.mark.parametrize(("off", "solved"), [(0.0, True), (4.0, True), (100.0, False)])
+def test_samples_are_solved_for_although_one_neuron_is_uncertain(off: float, solved: bool) -> None:
+    # So it is where a sample that was peeled may or may not fire.
+    round_ = crowded()
+    residual = residual_of(round_)
+    size = float(residual.rows[0].abs().max())
+    residual.row_error[0] = 0.1 * size / residual.scale
+    residual.rows[0] += off * 0.1 * size
+    space = RowSpace.of(residual_of(round_))
+    assert space is not None
+    space = replace(space, error=residual.row_error[space.live])
+    rows = torch.nn.functional.normalize(sensitivities(round_)[:, space.live] / space.error, dim=1)
+    found = solve(Rows(space, rows, torch.full((30,), 1e-9), tried=0), residual)
+    assert (found is not None) == solved
+    if found is not None:
+        with torch.no_grad():
+            true = round_.model[0](round_.x)
+        z = residual.pre_activations(found.samples)
+        assert torch.allclose(z, true, atol=0.03 if off else 1e-6)
 
 
 @pytest.mark.parametrize("next_layer", [False, True])

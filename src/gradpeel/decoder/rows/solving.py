@@ -62,9 +62,11 @@ def solve(rows: Rows, residual: Residual) -> Solution | None:
     solution = inverse @ known
     factor = solution[:, -1:]
     left = rms(known - c.T @ solution)
-    # What is left may be samples without a row, and the errors of those that were peeled.
+    # What is left may be samples without a row, and the errors of those that were peeled, which are
+    # large where it is uncertain whether one fires.
+    beyond = (left - LIMITS.nothing * error).clamp(min=0.0)
     most = LIMITS.row_left * float(rms(known).norm()) + float(error.norm())
-    if float(left.norm()) > most or bool((factor == 0).any()):
+    if float(beyond.norm()) > most or bool((factor == 0).any()):
         return None
     c, combinations = c * factor, inverse / factor
     # Who has no row is noise to the others. Noise at every neuron, and what the rows are off by.
