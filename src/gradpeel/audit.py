@@ -299,7 +299,7 @@ def audit(
         target = split(model, layer=target.layer)
     steps = _most_steps(client, aggregation, len(x))
     if steps > 1:
-        check_rows_last(target.front, target.layer)
+        check_rows_last(target)
     # Dropout in front of the layer draws from PyTorch's own generator.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

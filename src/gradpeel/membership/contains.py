@@ -177,6 +177,7 @@ def contains(
         raise InputError(f"max_false_positive_rate={limit!r}: expected a number between 0 and 1")
     target = split(model, layer=layer, share=True)
     check_belongs(model, target, update, whole=False)
+    update = target.seen_from_relu(update)
     rows = _rows(target, records, "records")
     if labels is not None:
         labels = as_tensor("labels", labels)

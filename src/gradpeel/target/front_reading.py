@@ -19,7 +19,7 @@ from gradpeel.errors import InputError
 from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
 from gradpeel.target.front import Affine, Flatten, Normalise, Step, normalising
 
-__all__ = ["normalisation_of", "read_front"]
+__all__ = ["normalisation_of", "read_affine", "read_front"]
 
 _ADD = {"add", "add_"}
 _SUBTRACT = {"sub", "sub_", "subtract"}
@@ -99,14 +99,22 @@ def _read(steps: ForwardPass, node: fx.Node) -> list[Step] | None:
         return []
     if steps.flattens(node):
         return [Flatten()]
+    step = read_affine(steps, node)
+    return None if step is None else [step]
+
+
+def read_affine(steps: ForwardPass, node: fx.Node) -> Affine | None:
+    """What a node does with running statistics or constants, if it only scales and shifts.
+
+    Raises:
+        InputError: it erases what it is given.
+    """
     layer = steps.layer(node)
     if layer is None:
-        step = _arithmetic(steps, node)
-    elif isinstance(layer, BATCH_NORMS):
-        step = _batch_norm(layer)
-    else:
-        step = normalisation_of(layer)
-    return None if step is None else [step]
+        return _arithmetic(steps, node)
+    if isinstance(layer, BATCH_NORMS):
+        return _batch_norm(layer)
+    return normalisation_of(layer)
 
 
 def _arithmetic(steps: ForwardPass, node: fx.Node) -> Affine | None:
