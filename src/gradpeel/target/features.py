@@ -55,9 +55,11 @@ class Entered:
         rows, calls, self.rows, self.calls = self.rows, self.calls, None, 0
         if rows is None or calls != 1:
             raise InputError(f"layer {layer!r} is called {calls} times per batch: expected once")
-        is_several = tokenwise and rows.ndim > 2 and len(rows) == batch
-        if is_several and rows.shape[-1] == features:
-            return rows.flatten(0, -2)
+        if tokenwise and rows.ndim > 2 and rows.shape[-1] == features:
+            if len(rows) % batch and rows.shape[1] == batch:  # tokens first
+                rows = rows.transpose(0, 1)
+            if len(rows) % batch == 0:
+                return rows.flatten(0, -2)
         if tuple(rows.shape) != (batch, features):
             raise InputError(
                 f"{batch} samples enter layer {layer!r} as {tuple(rows.shape)}: expected one row "

@@ -240,7 +240,10 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
     reasons += reasons_in_steps(steps) + reasons_not_finite(steps)
     candidates = _candidates(steps, layer)
     if not candidates:
-        raise ModelRefusedError([*reasons, reason_without_linear(steps, layer)])
+        reason = reason_without_linear(steps, layer)
+        if layer is None or reasons or not steps.is_inside(layer):
+            raise ModelRefusedError([*reasons, reason])
+        return _without_tail(*see_layer(model, layer, str(reason), share=share))
     steps.module.requires_grad_(requires_grad=False)
     refused: dict[str, ModelError] = {}
     without_tail: list[tuple[fx.Node, nn.Linear, str]] = []
