@@ -111,7 +111,7 @@ def copies_at(target: Target, x: Tensor, rows: Tensor) -> Tensor:
     The rows of equal inputs may then round differently; they are one sample all the same, unless
     the front gives each another row on purpose, as dropout does.
     """
-    if target.front.space == "features" and target.front.unsteady is None:
+    if not target.front.keeps_order and target.front.unsteady is None:
         rows = rows[rows_of(copies_of(x.flatten(1)), len(rows) // len(x)).to(rows.device)]
     return copies_of(rows)
 

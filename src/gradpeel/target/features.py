@@ -110,6 +110,8 @@ class FeatureFront:
     tokenwise: bool = False
 
     space: ClassVar[Literal["input", "features"]] = "features"
+    keeps_order: ClassVar[bool] = False
+    amplification: ClassVar[float] = 1.0
 
     def __call__(self, x: Tensor) -> Tensor:
         """The features, (batch, features), of a batch of inputs, in one run of the network.

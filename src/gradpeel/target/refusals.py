@@ -120,9 +120,12 @@ def reasons_in_steps(steps: ForwardPass) -> list[ModelError]:
     if len(steps.inputs) > 1:
         names = ", ".join(str(node.target) for node in steps.inputs)
         reasons.append(UnsupportedModelError(f"forward takes {len(steps.inputs)} inputs: {names}"))
-    if not isinstance(steps.output.args[0], fx.Node):
-        kind = type(steps.output.args[0]).__name__
-        reasons.append(UnsupportedModelError(f"the model returns a {kind}: expected one tensor"))
+    returned = steps.output.args[0]
+    kind = returned.target if isinstance(returned, fx.Node) else type(returned)
+    if isinstance(kind, type):  # a tuple with names is made by calling its class
+        reasons.append(
+            UnsupportedModelError(f"the model returns a {kind.__name__}: expected one tensor")
+        )
     return reasons
 
 
@@ -261,7 +264,11 @@ def _reasons_between(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
     """What keeps the pre-activations from being those of one sample alone, the same each time."""
     activation = read_scaling(steps, target)[1][0]
     elsewhere = {*steps.nodes_before(target), activation, *steps.nodes_after(activation)}
-    between = [node for node in steps.live if node not in elsewhere]
+    between = [
+        node
+        for node in steps.live
+        if node not in elsewhere and target in steps.nodes_before(node)
+    ]
     return [
         ModelSettingError(
             f"{one.what}, between Linear '{target.target}' and its activation: {one.change}"
@@ -334,7 +341,7 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
             ImpossibleModelError(
                 f"{followed}: every neuron fires on every sample, so that no cascade can start; "
                 "a batch of one is read at once, by dividing any neuron's weight gradient by its "
-                "bias gradient"
+                "bias gradient, unless the layer acts on every token of a sequence"
             )
         ]
     return [UnsupportedModelError(f"{followed}: {_OTHER}")]

@@ -312,7 +312,7 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
         tail = read_raised_tail(steps, gate.activation, gate.low)
     tail.unknown = try_tail(tail, linear.weight, str(node.target))
     target = _target(steps, linear, gate, _front(steps, node, linear), tail)
-    if isinstance(target.front, Front):
+    if isinstance(target.front, Front) and target.front.keeps_order:
         reasons = reasons_not_reproduced(steps.root, target.front, target.logits)
     else:
         reasons = reasons_hooked(steps, node)
