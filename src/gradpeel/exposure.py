@@ -136,7 +136,7 @@ def grid_of(target: Target, rows: Tensor) -> Tensor:
     Returns:
         (neurons, batch) of bool.
     """
-    return (nn.functional.linear(rows, target.weight, target.bias) > 0).T
+    return (target.pre_activations(rows) > 0).T
 
 
 def ever_fired(grids: Iterable[Tensor], copies: Tensor) -> Tensor:

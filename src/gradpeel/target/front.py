@@ -121,7 +121,15 @@ class Front:
             raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape)")
         rows = x.to(self.dtype)
         for step in self.steps:
-            rows = rows.flatten(1) if isinstance(step, Flatten) else step.apply(rows)
+            try:
+                rows = rows.flatten(1) if isinstance(step, Flatten) else step.apply(rows)
+            except (RuntimeError, ValueError) as error:
+                if isinstance(error, InputError):
+                    raise
+                reason = str(error).splitlines()[0]
+                raise InputError(
+                    f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
+                ) from error
         if rows.ndim != 2 or rows.shape[1] != self.features:
             raise InputError(
                 f"x of shape {tuple(x.shape)} enters the target as {tuple(rows.shape)}: "
@@ -183,7 +191,7 @@ class Front:
             shapes.append(tuple(x.shape[1:]))
             try:
                 x = x.flatten(1) if isinstance(step, Flatten) else step.apply(x)
-            except (RuntimeError, InputError) as error:
+            except (RuntimeError, ValueError) as error:
                 reason = str(error).splitlines()[0]
                 raise InputError(
                     f"sample_shape={sample_shape}: the front does not take it ({reason})"

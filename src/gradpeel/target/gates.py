@@ -129,7 +129,9 @@ class Gate:
         gain, shift = scaling.gain.to(weight.device), scaling.shift.to(weight.device) - self.low
         everyone = torch.ones(len(weight), dtype=torch.float64, device=weight.device)
         own = 0.0 * everyone if linear.bias is None else linear.bias.detach().double()
-        bias = (own * gain + shift).to(weight.dtype)
+        bias = own * gain + shift
+        if not self.low:
+            bias = bias.to(weight.dtype)
         if not scaling.by:
             return weight, bias, None
         factor = gain if linear.bias is not None else scaling.norm_gain.to(weight.device)

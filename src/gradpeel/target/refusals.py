@@ -265,9 +265,7 @@ def _reasons_between(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
     activation = read_scaling(steps, target)[1][0]
     elsewhere = {*steps.nodes_before(target), activation, *steps.nodes_after(activation)}
     between = [
-        node
-        for node in steps.live
-        if node not in elsewhere and target in steps.nodes_before(node)
+        node for node in steps.live if node not in elsewhere and target in steps.nodes_before(node)
     ]
     return [
         ModelSettingError(

@@ -72,7 +72,7 @@ class Target:
 
     Attributes:
         weight: (neurons, features), detached; a copy, unless it was asked to be shared.
-        bias: (neurons,), the same.
+        bias: (neurons,), the same; float64 where it holds the threshold of an activation.
         weight_name: name of the weight among the model's parameters.
         bias_name: name of the bias.
         front: rows = front(x), (n, features); x = front.invert(rows, sample_shape) where its
@@ -111,6 +111,8 @@ class Target:
 
     def pre_activations(self, rows: Tensor) -> Tensor:
         """Map rows, (n, features), to what enters the ReLU, (n, neurons)."""
+        if self.bias.dtype != self.weight.dtype:  # a threshold would drown what is small
+            return functional.linear(rows.to(self.weight), self.weight) + self.bias
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -321,9 +323,7 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
     return target
 
 
-def _split_without_tail(
-    steps: ForwardPass, node: fx.Node, linear: nn.Linear, what: str
-) -> Target:
+def _split_without_tail(steps: ForwardPass, node: fx.Node, linear: nn.Linear, what: str) -> Target:
     """Split a network at a Linear behind which it is no function of each row alone.
 
     Raises:
@@ -422,7 +422,7 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
                 f"{key} of shape {tuple(value.shape)}: "
                 f"expected {tuple(parameter.shape)}, as '{name}' has"
             )
-        if not torch.equal(parameter, now):
+        if parameter.dtype != now.dtype or not torch.equal(parameter, now):
             # What the ReLU sees is not the parameter itself: change that by as much.
             change = value.double().to(now.device) - now.double()
             value = parameter.detach().double() + change / (1.0 if factor is None else factor)

@@ -95,7 +95,9 @@ class Raised(nn.Module):
 
     def forward(self, activations: Tensor) -> Tensor:
         """Map relu(z - low), (n, neurons), to outputs."""
-        outputs: Tensor = self.rest(activations + self.low)
+        z = activations + self.low
+        like = next(self.rest.parameters(), z)
+        outputs: Tensor = self.rest(z.to(like.dtype))
         return outputs
 
 
@@ -137,8 +139,10 @@ def read_next_layer(steps: ForwardPass, relu: fx.Node, neurons: int, unknown: st
     """
     found = _next_layer(steps, relu, neurons)
     nothing = nn.Identity()
-    return Tail(nothing, unknown=unknown) if found is None else _behind(
-        steps, found[1], nothing, unknown
+    return (
+        Tail(nothing, unknown=unknown)
+        if found is None
+        else _behind(steps, found[1], nothing, unknown)
     )
 
 
