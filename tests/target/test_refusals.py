@@ -171,9 +171,9 @@ EVERYWHERE = (
     "every token of a sequence"
 )
 MIXES = (
-    "and it uses the statistics of the batch: its gradient subtracts the mean of the batch, so that "
-    "every sample takes part in every neuron and the bias gradient is zero; evaluation mode, where "
-    "it only scales, can be audited"
+    "and it uses the statistics of the batch: its gradient subtracts the mean of the batch, so "
+    "that every sample takes part in every neuron and the bias gradient is zero; evaluation mode, "
+    "where it only scales, can be audited"
 )
 OTHER = "choose another layer, if there is one"
 BY_NAME = "name the layer to read ('one', 'two'), and it is read without what follows it"

@@ -12,7 +12,8 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, fx, nn
@@ -28,6 +29,15 @@ _ADD = {"add", "add_"}
 _SUBTRACT = {"sub", "sub_", "subtract"}
 _MULTIPLY = {"mul", "mul_", "multiply"}
 _DIVIDE = {"div", "div_", "true_divide", "truediv"}
+_TURNS: Mapping[str, Callable[[Tensor, list[int]], Tensor]] = MappingProxyType(
+    {
+        "flip": lambda x, sizes: x.flip(sizes),
+        "movedim": lambda x, sizes: x.movedim(*sizes),
+        "swapaxes": lambda x, sizes: x.transpose(*sizes),
+        "transpose": lambda x, sizes: x.transpose(*sizes),
+    }
+)
+"""Permutations of dimensions; each is undone by the same with its sizes in reverse order."""
 _NAMED = 4  # obstacles that are named before the rest is counted
 
 
@@ -163,23 +173,19 @@ def _turning(steps: ForwardPass, node: fx.Node) -> Rearrangement | None:
     name, others = steps.operation(node), [*node.args[1:], *node.kwargs.values()]
     if len(others) == 1 and isinstance(others[0], list | tuple):
         others = list(others[0])
-    if not others or not all(type(other) is int for other in others):
+    sizes = [other for other in others if type(other) is int]
+    if len(sizes) < len(others) or not sizes:
         return None
-    sizes = [other for other in others if isinstance(other, int)]
-    if name == "permute" and sizes[0] == 0 and sorted(sizes) == list(range(len(sizes))):
+    if name == "permute":
+        # The batch must stay where it is.
+        if sizes[0] != 0 or sorted(sizes) != list(range(len(sizes))):
+            return None
         back = [sizes.index(place) for place in range(len(sizes))]
         return Rearrangement(lambda x: x.permute(sizes), lambda y: y.permute(back))
-    # The batch must stay where it is.
-    if 0 in sizes or name not in {"flip", "movedim", "swapaxes", "transpose"}:
+    if 0 in sizes or name not in _TURNS or (name != "flip" and len(sizes) != 2):
         return None
-    if name == "flip":
-        return Rearrangement(lambda x: x.flip(sizes), lambda y: y.flip(sizes))
-    if len(sizes) != 2:
-        return None
-    one, other = sizes
-    if name == "movedim":
-        return Rearrangement(lambda x: x.movedim(one, other), lambda y: y.movedim(other, one))
-    return Rearrangement(lambda x: x.transpose(one, other), lambda y: y.transpose(one, other))
+    turn = _TURNS[name]
+    return Rearrangement(lambda x: turn(x, sizes), lambda y: turn(y, sizes[::-1]))
 
 
 def read_affine(steps: ForwardPass, node: fx.Node) -> Affine | None:

@@ -247,6 +247,22 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
             raise ModelRefusedError([*reasons, reason])
         return _without_tail(*see_layer(model, layer, str(reason), share=share))
     steps.module.requires_grad_(requires_grad=False)
+    return _split_at_first(steps, candidates, reasons)
+
+
+def _split_at_first(
+    steps: ForwardPass, candidates: list[tuple[fx.Node, nn.Linear]], reasons: list[ModelError]
+) -> Target:
+    """Split at the first Linear whose tail is understood, or else at the first that can be read.
+
+    Args:
+        steps: the network.
+        candidates: Linears, in the order they run.
+        reasons: what is wrong with the network already.
+
+    Raises:
+        ModelRefusedError: no Linear can be read; lists every reason.
+    """
     refused: dict[str, ModelError] = {}
     without_tail: list[tuple[fx.Node, nn.Linear, str]] = []
     for node, linear in candidates:
@@ -416,7 +432,7 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
         ("weight", target.weight_name, weight, target.weight, fold and fold.weight[:, None]),
         ("bias", target.bias_name, bias, target.bias, fold and fold.bias),
     ):
-        parameter = shaped.get_parameter(name)
+        parameter, wanted = shaped.get_parameter(name), value
         if value.shape != parameter.shape:
             raise InputError(
                 f"{key} of shape {tuple(value.shape)}: "
@@ -424,8 +440,10 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
             )
         if parameter.dtype != now.dtype or not torch.equal(parameter, now):
             # What the ReLU sees is not the parameter itself: change that by as much.
-            change = value.double().to(now.device) - now.double()
-            value = parameter.detach().double() + change / (1.0 if factor is None else factor)
+            change = (wanted.double().to(now.device) - now.double()) / (
+                1.0 if factor is None else factor
+            )
+            wanted = parameter.detach().double() + change
         with torch.no_grad():
-            parameter.copy_(value)
+            parameter.copy_(wanted)
     return shaped

@@ -190,7 +190,7 @@ def _encode(encoder: nn.TransformerEncoder, src: Any) -> Any:  # noqa: ANN401 - 
 
 @contextlib.contextmanager
 def _without_fast_path() -> Iterator[None]:
-    """Keep torch's attention from asking whether it may take a shortcut, which a proxy cannot say."""
+    """Keep torch's attention from asking for a shortcut, about which a proxy knows nothing."""
     enabled = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
