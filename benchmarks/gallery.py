@@ -1,6 +1,10 @@
 """What an honest server reads of ten networks that people know.
 
     python -m benchmarks.gallery --data-dir DIR --out gallery.csv --markdown table.md
+    python -m benchmarks.gallery --data-dir DIR --suite behind --out behind.csv
+
+The second suite has layers of several widths with dropout or batch norm right behind their ReLU, in
+training mode, where nobody can simulate what the client computed.
 
 DIR holds `mnist.npz`, `cifar10.npz` and `harus.npz`. Texts and tables are drawn: words by Zipf's
 law, categories evenly, numbers normally. Clients compute in float32 and send the gradient of one
@@ -16,10 +20,11 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -29,7 +34,7 @@ from torch import Tensor, nn
 
 import gradpeel as gp
 from benchmarks.cells import load_cached, markdown_table, run
-from benchmarks.gallery_networks import CATEGORIES, NETWORKS, NUMBERS, VOCABULARY
+from benchmarks.gallery_networks import CATEGORIES, NETWORKS, NOT_SIMULATED, NUMBERS, VOCABULARY
 
 BATCH_SIZES = (1, 8, 32, 64, 128)
 WORDS = 40
@@ -45,7 +50,7 @@ class Cell:
     """One network and a batch.
 
     Attributes:
-        network: one of `NETWORKS`.
+        network: one of `NETWORKS` or `NOT_SIMULATED`.
         batch_size: samples of the client.
         seed: draws initialisation and batch.
     """
@@ -103,11 +108,18 @@ class Row(Cell):
         )
 
 
-def cells(seeds: int) -> Iterator[Cell]:
-    """All networks with all batch sizes."""
+SUITES: Mapping[str, tuple[Iterable[str], Sequence[int]]] = MappingProxyType(
+    {"gallery": (NETWORKS, BATCH_SIZES), "behind": (NOT_SIMULATED, (8, 32))}
+)
+"""Networks and batch sizes."""
+
+
+def cells(suite: str, seeds: int) -> Iterator[Cell]:
+    """All networks of a suite with all its batch sizes."""
+    networks, sizes = SUITES[suite]
     for seed in range(seeds):
-        for network in NETWORKS:
-            for size in BATCH_SIZES:
+        for network in networks:
+            for size in sizes:
                 yield Cell(network=network, batch_size=size, seed=seed)
 
 
@@ -144,7 +156,7 @@ def audited(cell: Cell, model: nn.Module, x: Tensor, y: Tensor) -> gp.Audit:
 
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Audit one batch of one network."""
-    data, make = NETWORKS[cell.network]
+    data, make = {**NETWORKS, **NOT_SIMULATED}[cell.network]
     torch.manual_seed(cell.seed)
     model = make()
     x, y = draw(data, cell.batch_size, cell.seed, data_dir)
@@ -195,13 +207,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--suite", choices=[*SUITES], default="gallery")
     parser.add_argument("--out", type=Path, default=Path("gallery.csv"))
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     one = partial(measure, data_dir=given.data_dir)
-    rows = run(cells(given.seeds), one, given.out, Row, workers=given.workers)
+    rows = run(cells(given.suite, given.seeds), one, given.out, Row, workers=given.workers)
     lines = list(tabulate(rows))
     table = Table(*TITLES)
     for line in lines:

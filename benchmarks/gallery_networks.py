@@ -12,12 +12,13 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CATEGORIES", "NETWORKS", "NUMBERS", "VOCABULARY"]
+__all__ = ["CATEGORIES", "NETWORKS", "NOT_SIMULATED", "NUMBERS", "VOCABULARY"]
 
 VOCABULARY = 2000
 """Number of words of the text classifier."""
@@ -193,3 +194,24 @@ NETWORKS: Mapping[str, tuple[str, Callable[[], nn.Module]]] = MappingProxyType(
     }
 )
 """Every network by its name, with the data it takes; "words" and "table" are drawn."""
+
+
+def _behind(width: int, what: Callable[[], nn.Module]) -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, width), nn.ReLU(), what(), nn.Linear(width, 10)
+    )
+
+
+NOT_SIMULATED: Mapping[str, tuple[str, Callable[[], nn.Module]]] = MappingProxyType(
+    {
+        f"{width} units, {name}": ("mnist", partial(_behind, width, what))
+        for width in (64, 128, 256, 512)
+        for name, what in (
+            ("nothing", nn.Identity),
+            ("dropout 0.1", partial(nn.Dropout, 0.1)),
+            ("dropout 0.5", partial(nn.Dropout, 0.5)),
+            ("batch norm", partial(nn.BatchNorm1d, width)),
+        )
+    }
+)
+"""Layers of some widths with a step right behind their ReLU that nobody can simulate."""

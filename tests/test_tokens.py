@@ -21,10 +21,10 @@ class Transformer(nn.Module):
     def __init__(self, *, batch_first: bool = True, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
         layer = nn.TransformerEncoderLayer(
-            16, 2, 128, dropout=dropout, batch_first=batch_first, norm_first=True
+            32, 2, 256, dropout=dropout, batch_first=batch_first, norm_first=True
         )
         self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.head, self.batch_first = nn.Linear(16, 4), batch_first
+        self.head, self.batch_first = nn.Linear(32, 4), batch_first
 
     def forward(self, x: Tensor) -> Any:
         tokens = x if self.batch_first else x.transpose(0, 1)
@@ -61,15 +61,16 @@ class Masked(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(16, 2, 128, dropout=0.0, batch_first=True)
-        self.encoder, self.head = nn.TransformerEncoder(layer, 1), nn.Linear(16, 4)
+        layer = nn.TransformerEncoderLayer(32, 2, 256, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(32, 4)
         self.mask = nn.Buffer(torch.zeros(5, 5))
 
     def forward(self, x: Tensor) -> Any:
         return self.head(self.encoder(x, mask=self.mask).mean(1))
 
 
-def sequences(size: int, tokens: int = 5, width: int = 16) -> Tensor:
+def sequences(size: int, tokens: int = 5, width: int = 32) -> Tensor:
     return torch.randn(size, tokens, width, generator=torch.Generator().manual_seed(0))
 
 
@@ -83,11 +84,11 @@ def test_tokens_are_the_samples_of_their_layer(batch_first: bool) -> None:
     assert "(a skip connection)" in target.tail.unknown
     assert target.tail.next_weight_name == "encoder.layers.0.linear2.weight"
     found = gp.audit(model, x, torch.tensor([1, 3]))
-    assert (found.rows_per_sample, found.truth.shape) == (5, (10, 16))
+    assert (found.rows_per_sample, found.truth.shape) == (5, (10, 32))
     assert (found.score.recovered, found.score.false_certificates) == (10, 0)
     assert found.recovery.complete
     assert found.recovery.warnings == ()
-    assert found.exposure.grid.shape == (128, 10)
+    assert found.exposure.grid.shape == (256, 10)
     assert found.score.label_accuracy is None
     # Every row of a sample has the sample's label.
     digits = load("digits")
@@ -168,7 +169,7 @@ class Silent(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("twice", "message"), [(True, "returns a tuple"), (False, "called 0 times per batch")]
+    ("twice", "message"), [(True, "returns a tuple"), (False, "the model does not call it")]
 )
 def test_a_network_that_does_something_else_is_refused(twice: bool, message: str) -> None:
     with pytest.raises((ModelRefusedError, InputError), match=message):

@@ -153,7 +153,8 @@ class _Tracer(fx.Tracer):
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         before, message = torch.get_rng_state(), "the model draws random numbers"
-        if type(m) is nn.TransformerEncoder and len(args) == 1 and not any(kwargs.values()):
+        others = [*args[1:], *kwargs.values()]
+        if type(m) is nn.TransformerEncoder and all(other is None for other in others):
             forward = partial(_encode, m)
         try:
             result = super().call_module(m, forward, args, kwargs)
@@ -181,7 +182,7 @@ class _Tracer(fx.Tracer):
         return super().create_proxy(kind, target, args, kwargs, *others, **named)
 
 
-def _encode(encoder: nn.TransformerEncoder, src: Any) -> Any:  # noqa: ANN401 - a proxy
+def _encode(encoder: nn.TransformerEncoder, src: Any, **_: None) -> Any:  # noqa: ANN401 - a proxy
     """What a transformer's encoder does without masks; its own code branches on the input."""
     for layer in encoder.layers:
         src = layer(src)
