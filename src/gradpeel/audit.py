@@ -66,7 +66,7 @@ class Audit:
         client: how the client trained.
         attacker: what the server did and knew.
         aggregation: how many clients' updates the server received as one sum.
-        owners: (batch,) int64, the client of each sample.
+        owners: (batch,) int64, the client of each sample; of each token, where tokens come back.
         features: number of features that enter the target.
         model: the network the client received, after the design.
         x: (batch, *sample_shape) the client's samples.
@@ -112,6 +112,11 @@ class Audit:
     def loss(self) -> Loss:
         """What the client minimised."""
         return as_loss(self.client.loss)
+
+    @property
+    def rows_per_sample(self) -> int:
+        """How many rows of each sample enter the target: 1, or the number of tokens."""
+        return len(self.truth) // len(self.x)
 
     @property
     def local_steps(self) -> int | None:
@@ -176,7 +181,8 @@ class Audit:
         if self.refuses_membership:
             return 0
         fires, found = self.exposure.grid.any(0), self.membership
-        return int((found.mask("out") & fires | found.mask("in") & ~fires).sum())
+        each = fires.view(-1, self.rows_per_sample)
+        return int((found.mask("out") & each.all(1) | found.mask("in") & ~each.any(1)).sum())
 
     def __repr__(self) -> str:
         score, noun = self.score, self.recovery.noun
@@ -299,7 +305,7 @@ def audit(
         target = split(model, layer=target.layer)
     steps = _most_steps(client, aggregation, len(x))
     if steps > 1:
-        check_rows_last(target.front, target.layer)
+        check_rows_last(target)
     # Dropout in front of the layer draws from PyTorch's own generator.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -317,13 +323,15 @@ def audit(
         )
     update, exposed = simulated.update, simulated.exposure
     is_input = received.front.space == "input"
+    each = len(simulated.rows) // len(x)
     if not attacker.knows_batch_size:
         update = replace(update, batch_size=None)
 
     started = time.perf_counter()
     peeling = Peeling(
         shaped,
-        update,
+        # The decoder counts rows.
+        replace(update, batch_size=update.batch_size and each * update.batch_size),
         loss=loss,
         knows_tail=attacker.knows_tail,
         sample_shape=tuple(x.shape[1:]) if is_input else None,
@@ -345,7 +353,8 @@ def audit(
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
     needed = LIMITS.clear * LIMITS.rounding * max(resolution, peeling.weight_rounding)
     truth = x if is_input else simulated.rows
-    scored = score(recovery, truth, y, exposure=exposed, signals=strength, needed=needed)
+    labels = y if each == 1 else None
+    scored = score(recovery, truth, labels, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
         scored,
         exposed,

@@ -46,6 +46,7 @@ __all__ = [
     "exposure_at",
     "grid_of",
     "peel_grid",
+    "rows_of",
 ]
 
 
@@ -62,7 +63,8 @@ def exposure(model: nn.Module, x: Tensor, *, layer: str | None = None) -> Exposu
             can be read. Peeling reads what enters it: samples, or features of them.
 
     Returns:
-        The activation grid of the batch and the round in which each sample is recovered.
+        The activation grid of the batch and the round in which each sample is recovered. If the
+        layer acts on every token of a sequence, tokens are its samples.
 
     Raises:
         InputError: When the batch is empty or holds NaN or infinite values.
@@ -109,9 +111,19 @@ def copies_at(target: Target, x: Tensor, rows: Tensor) -> Tensor:
     The rows of equal inputs may then round differently; they are one sample all the same, unless
     the front gives each another row on purpose, as dropout does.
     """
-    if target.front.space == "features" and target.front.unsteady is None:
-        rows = rows[copies_of(x.flatten(1)).to(rows.device)]
+    if not target.front.keeps_order and target.front.unsteady is None:
+        rows = rows[rows_of(copies_of(x.flatten(1)), len(rows) // len(x)).to(rows.device)]
     return copies_of(rows)
+
+
+def rows_of(samples: Tensor, each: int) -> Tensor:
+    """The rows of some samples, given by their indices, where each sample has several.
+
+    Example:
+        >>> rows_of(torch.tensor([0, 2]), each=3).tolist()
+        [0, 1, 2, 6, 7, 8]
+    """
+    return (samples[:, None] * each + torch.arange(each)).flatten()
 
 
 def grid_of(target: Target, rows: Tensor) -> Tensor:
@@ -124,7 +136,7 @@ def grid_of(target: Target, rows: Tensor) -> Tensor:
     Returns:
         (neurons, batch) of bool.
     """
-    return (nn.functional.linear(rows, target.weight, target.bias) > 0).T
+    return (target.pre_activations(rows) > 0).T
 
 
 def ever_fired(grids: Iterable[Tensor], copies: Tensor) -> Tensor:

@@ -32,8 +32,9 @@ class SimulatedRound:
         exposure: the activation grid of all samples, and what peeling makes of it; after several
             local steps, the grid of "ever fired".
         contributions: what each sample adds to the update.
-        owners: (batch,) int64, the client of each sample.
-        rows: (batch, features) what entered the target in the clients' own forward passes.
+        owners: (batch,) int64, the client of each row.
+        rows: (batch, features) what entered the target in the clients' own forward passes; more
+            than one row per sample where the target acts on every token of a sequence.
     """
 
     update: Update
@@ -82,6 +83,7 @@ def simulate_round(
             updates.append(local_update(model, own, wanted, client, seed=own_seed, on_step=path))
             paths.append(path)
     rows = torch.cat([path.rows for path in paths])
+    owners = owners.repeat_interleave(len(rows) // len(x))
     copies = copies_at(target, x, rows)
     grid = ever_fired([torch.cat([path.grid for path in paths], dim=1)], copies)
     weights = client_weights(updates, aggregation.weighting)

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.client import Client
-from gradpeel.exposure import copies_at, copies_of, ever_fired, grid_of
+from gradpeel.exposure import copies_at, copies_of, ever_fired, grid_of, rows_of
 from gradpeel.losses import Loss
 from gradpeel.signals import Contributions, contributions
-from gradpeel.target import Entered, Target, split
+from gradpeel.target import Entered, FeatureFront, Target, split
 from gradpeel.torch_losses import as_loss
 
 __all__ = ["Trajectory"]
@@ -61,12 +61,13 @@ class Trajectory:
         self._x, self._y, self._client = x, y, client
         self._loss: Loss = as_loss(client.loss)
         self._rows = target.rows(x)
+        self._each = len(self._rows) // len(x)
         self._copies = copies_at(target, x, self._rows)
-        self._seen = torch.zeros(len(x), dtype=torch.bool)
-        self._grid = torch.zeros(target.neurons, len(x), dtype=torch.bool)
+        self._seen = torch.zeros(len(self._rows), dtype=torch.bool)
+        self._grid = torch.zeros(target.neurons, len(self._rows), dtype=torch.bool)
         self._sum = torch.zeros(self._grid.shape, dtype=torch.float64)
         self._velocity = self._sum
-        self._margins = torch.zeros(len(x), dtype=torch.float64)
+        self._margins = torch.zeros(len(self._rows), dtype=torch.float64)
 
     @torch.no_grad()
     def __call__(self, model: nn.Module, chosen: Tensor) -> None:
@@ -80,7 +81,7 @@ class Trajectory:
             rows = self._features(target, chosen)
             exact = rows.double()
         takes_part = torch.zeros(len(rows), dtype=torch.bool)
-        takes_part[chosen] = True
+        takes_part[rows_of(chosen, self._each)] = True
         # Equal rows may round differently elsewhere in the batch; they are one sample all the same.
         grid = grid_of(target, rows).T[self._copies].T & takes_part
         self._grid = ever_fired([self._grid, grid], self._copies)
@@ -97,11 +98,16 @@ class Trajectory:
     def _features(self, target: Target, chosen: Tensor) -> Tensor:
         """(batch, features) what entered the target, of samples not drawn yet what would have."""
         if self._entered is not None:
-            size = {"batch": len(chosen), "features": target.features}
-            entered = self._entered.take(self._layer, **size).to(self._rows)
-            new = ~self._seen[chosen]
-            self._rows[chosen[new]] = entered[new]
-            self._seen[chosen] = True
+            entered = self._entered.take(
+                self._layer,
+                batch=len(chosen),
+                features=target.features,
+                tokenwise=isinstance(target.front, FeatureFront) and target.front.tokenwise,
+            ).to(self._rows)
+            drawn = rows_of(chosen, self._each)
+            new = ~self._seen[drawn]
+            self._rows[drawn[new]] = entered[new]
+            self._seen[drawn] = True
             if target.front.unsteady is not None:
                 self._copies = copies_of(self._rows)
         return self._rows

@@ -23,7 +23,7 @@ ENDS = "the model ends at the target"
 MIXES = "in training mode, where it mixes the samples of a batch"
 AGAIN = "the tail gives another output each time"
 ATTENTION = (
-    "MultiheadAttention '4.self_attn', Dropout '4.dropout', Dropout '4.dropout1', "
+    "MultiheadAttention '4.self_attn', Dropout '4.dropout1', Dropout '4.dropout', "
     "Dropout '4.dropout2' are active"
 )
 

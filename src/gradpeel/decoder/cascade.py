@@ -157,9 +157,9 @@ class Peeling:
             # the structure of the sum does.
             knows_tail, use_next_layer = False, False
         model, update, where = move(model, update, device)
-        self._update = update
         self._target = target = split(model, layer=layer, share=True).for_decoding(where)
         check_belongs(model, target, update, whole=knows_tail)
+        self._update = update = target.seen_from_relu(update)
         if data_range is not None and target.front.space == "features":
             raise InputError(
                 f"data_range={data_range}: what enters layer {target.layer!r} are features, which "

@@ -112,7 +112,7 @@ def finish(end: Ending) -> Recovery:
             {label: copies for label, copies in enumerate(row) if copies} for row in counts.tolist()
         ),
         residuals=samples.residuals[kept].cpu(),
-        errors=LIMITS.stated * known.sample_error.cpu(),
+        errors=end.target.front.amplification * LIMITS.stated * known.sample_error.cpu(),
         scores=-samples.chances[kept].clamp(min=LIMITS.least_chance).log10().cpu(),
         equations=samples.equations[kept].cpu(),
         evidence=tuple(samples.evidence[i] | end.everywhere for i in places),
@@ -210,6 +210,8 @@ def _account(end: Ending, known: SampleBlock, combinations: Tensor, residual: Re
 def _samples(rows: Tensor, *, target: Target, sample_shape: tuple[int, ...] | None) -> Tensor:
     """Turn rows into samples in place, because there may not be memory for both."""
     shape = target.front.invert(rows[:0], sample_shape).shape[1:]
+    if math.prod(shape) != rows.shape[1]:  # a front that makes them wider
+        return target.front.invert(rows, sample_shape)
     for some in batches(len(rows), _AT_ONCE):
         rows[some] = target.front.invert(rows[some], sample_shape).flatten(1)
     return rows.view(len(rows), *shape)

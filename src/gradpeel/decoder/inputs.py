@@ -11,7 +11,7 @@ from torch import nn
 from gradpeel.device import choose, with_float64
 from gradpeel.errors import InputError, ModelRefusedError, UnsupportedModelError
 from gradpeel.losses import CrossEntropy, Loss
-from gradpeel.target import FeatureFront, Front, Target
+from gradpeel.target import Target
 from gradpeel.update import Update
 
 __all__ = ["check_belongs", "check_rows_last", "move", "samples_weigh_alike", "stated_share"]
@@ -62,7 +62,7 @@ def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bo
     """
     training = update.training
     if training is not None and not training.is_one_step:
-        check_rows_last(target.front, target.layer, update)
+        check_rows_last(target, update)
     shapes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in (target.weight_name, target.bias_name):
         if name not in update.gradients:
@@ -81,18 +81,27 @@ def check_belongs(model: nn.Module, target: Target, update: Update, *, whole: bo
             )
 
 
-def check_rows_last(front: Front | FeatureFront, layer: str, update: Update | None = None) -> None:
-    """Refuse a front under which the rows of a sample change from one local step to the next.
+def check_rows_last(target: Target, update: Update | None = None) -> None:
+    """Refuse a target whose rows of a sample, or whose scale, change from step to step.
 
     Args:
-        front: what stands before the target.
-        layer: name of the target.
+        target: the target.
         update: what the client sent, where that is known: a parameter that did not change was not
             trained.
 
     Raises:
         ModelRefusedError: says what changes.
     """
+    front, layer = target.front, target.layer
+    if target.fold is not None:
+        raise ModelRefusedError(
+            [
+                UnsupportedModelError(
+                    f"several local steps: {target.fold.by} scales what Linear '{layer}' puts out, "
+                    "and may change from step to step; a client that takes one step can be audited"
+                )
+            ]
+        )
     sent = {} if update is None else update.gradients
     trained = [name for name in front.trained if name not in sent or bool(sent[name].any())]
     why = front.unsteady

@@ -18,7 +18,7 @@ Example:
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -177,12 +177,19 @@ def contains(
         raise InputError(f"max_false_positive_rate={limit!r}: expected a number between 0 and 1")
     target = split(model, layer=layer, share=True)
     check_belongs(model, target, update, whole=False)
-    rows = _rows(target, records, "records")
+    update = target.seen_from_relu(update)
+    batch = as_batch(records, target.weight.dtype, name="records")
+    rows = _rows(target, batch, "records")
+    each = len(rows) // len(batch)
+    if each > 1 and update.batch_size is not None:
+        update = replace(update, batch_size=each * update.batch_size)
     if labels is not None:
         labels = as_tensor("labels", labels)
-        if len(labels) != len(rows):
-            raise InputError(f"labels: {len(labels)} for {len(rows)} records: expected one each")
-        if known_loss is not None and target.tail.unknown is None:
+        if len(labels) != len(batch):
+            raise InputError(f"labels: {len(labels)} for {len(batch)} records: expected one each")
+        if each > 1:
+            labels = None  # a row has none of its own
+        elif known_loss is not None and target.tail.unknown is None:
             known_loss.check(target.tail(target.pre_activations(rows).relu()), labels)
     whole = UpdateSpan.of(target, update)
     span, place = whole.span, whole.place(rows)
@@ -195,7 +202,8 @@ def contains(
     )
     outside = None
     if non_members is not None:
-        outside = whole.place(_rows(target, non_members, "non_members"))
+        others = as_batch(non_members, target.weight.dtype, name="non_members")
+        outside = whole.place(_rows(target, others, "non_members"))
     calibration = calibrate(span, place, rows, update, outside=outside, limit=limit)
     near = place.distances <= IN_ERRORS * place.errors
     far = place.distances > _OUT_ERRORS * place.errors
@@ -209,7 +217,7 @@ def contains(
         _judge(_FULL if span.is_full else doubt, *map(bool, each))
         for doubt, each in zip(calibration.doubts, masks, strict=True)
     ]
-    return Membership(
+    found = Membership(
         distances=place.distances,
         errors=place.errors,
         verdicts=tuple(verdict for verdict, _ in judged),
@@ -221,6 +229,33 @@ def contains(
         power=float((certain & visible | called).double().mean()),
         space=target.front.space,
         layer=target.layer,
+    )
+    return found if each == 1 else _of_records(found, each)
+
+
+def _of_records(found: Membership, each: int) -> Membership:
+    """The verdicts on records of several rows each, from those on their rows.
+
+    A record whose rows all took part did; one of which a row did not take part did not.
+    """
+    farthest = (found.distances / found.errors).view(-1, each).argmax(1)
+    place = torch.arange(len(farthest)) * each + farthest
+    verdicts: list[Verdict] = []
+    reasons: list[str | None] = []
+    for start in range(0, len(found), each):
+        own = found.verdicts[start : start + each]
+        why = [reason for reason in found.reasons[start : start + each] if reason is not None]
+        is_in = all(verdict == "in" for verdict in own)
+        verdicts.append("out" if "out" in own else "in" if is_in else "unknown")
+        reasons.append(why[0] if verdicts[-1] == "unknown" else None)
+    return replace(
+        found,
+        distances=found.distances[place],
+        errors=found.errors[place],
+        verdicts=tuple(verdicts),
+        reasons=tuple(reasons),
+        chances=found.chances.view(-1, each).amax(1),
+        non_members=found.non_members // each,
     )
 
 
@@ -239,12 +274,13 @@ def _judge(
     return "out", None
 
 
-def _rows(target: Target, records: object, name: str) -> Tensor:
+def _rows(target: Target, batch: Tensor, name: str) -> Tensor:
     """What enters the target, computed in the dtype in which the client computes."""
-    batch = as_batch(records, target.weight.dtype, name=name)
     try:
-        rows = target.rows(batch)
-        again = rows if target.front.space == "input" else target.rows(batch.flip(0)).flip(0)
+        rows = again = target.rows(batch)
+        if target.front.space == "features":
+            turned = target.rows(batch.flip(0))
+            again = turned.view(len(batch), -1, rows.shape[1]).flip(0).view(rows.shape)
     except InputError as error:
         raise InputError(str(error).replace("x of shape", f"{name} of shape", 1)) from None
     changing = target.front.unsteady

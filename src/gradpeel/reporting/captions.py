@@ -32,7 +32,7 @@ def true_class(audit: Audit, dataset: Dataset, sample: int, *, most: int = 14) -
     """What the label of a sample of the batch is called; empty where the batch has none."""
     if audit.y.is_floating_point():
         return ""
-    return _class_name(dataset, int(audit.y[sample]), most)
+    return _class_name(dataset, int(audit.y[sample // audit.rows_per_sample]), most)
 
 
 def _class_name(dataset: Dataset, label: int, most: int = 14) -> str:

@@ -42,15 +42,24 @@ class Entered:
         self.rows: Tensor | None = None
         self.calls = 0
 
-    def take(self, layer: str, *, batch: int, features: int) -> Tensor:
+    def take(self, layer: str, *, batch: int, features: int, tokenwise: bool = False) -> Tensor:
         """The input of the layer in one run of the network, (batch, features).
 
+        A layer that acts on every token of a sequence receives several rows per sample; those of
+        the first sample come first.
+
         Raises:
-            InputError: the layer was not called exactly once, or not with one row per sample.
+            InputError: the layer was not called exactly once, or not with one row per sample (with
+                the same number of rows for each, if `tokenwise`).
         """
         rows, calls, self.rows, self.calls = self.rows, self.calls, None, 0
         if rows is None or calls != 1:
             raise InputError(f"layer {layer!r} is called {calls} times per batch: expected once")
+        if tokenwise and rows.ndim > 2 and rows.shape[-1] == features:
+            if len(rows) % batch and rows.shape[1] == batch:  # tokens first
+                rows = rows.transpose(0, 1)
+            if len(rows) % batch == 0:
+                return rows.flatten(0, -2)
         if tuple(rows.shape) != (batch, features):
             raise InputError(
                 f"{batch} samples enter layer {layer!r} as {tuple(rows.shape)}: expected one row "
@@ -88,6 +97,7 @@ class FeatureFront:
         unsteady: why the features of a sample are not always the same, or depend on the rest of its
             batch, in a phrase such as "Dropout '0' is active"; None if no such step is known.
         trained: names of the parameters in it that are trained.
+        tokenwise: the target may receive several rows per sample.
     """
 
     model: nn.Module
@@ -97,11 +107,16 @@ class FeatureFront:
     obstacle: str
     unsteady: str | None = None
     trained: tuple[str, ...] = ()
+    tokenwise: bool = False
 
     space: ClassVar[Literal["input", "features"]] = "features"
+    keeps_order: ClassVar[bool] = False
+    amplification: ClassVar[float] = 1.0
 
     def __call__(self, x: Tensor) -> Tensor:
         """The features, (batch, features), of a batch of inputs, in one run of the network.
+
+        Where it is `tokenwise` there may be several rows per sample, one after the other.
 
         Raises:
             InputError: the network does not take the batch, or its target does not receive one row
@@ -122,7 +137,10 @@ class FeatureFront:
                 raise InputError(
                     f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
                 ) from error
-            return outputs, entered.take(self.layer, batch=len(x), features=self.features)
+            rows = entered.take(
+                self.layer, batch=len(x), features=self.features, tokenwise=self.tokenwise
+            )
+            return outputs, rows
 
     def invert(self, rows: Tensor, sample_shape: tuple[int, ...] | None = None) -> Tensor:
         """The rows themselves: features are what comes back.

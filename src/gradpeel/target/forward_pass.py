@@ -127,6 +127,11 @@ class ForwardPass:
                 found += self.consumers(user, of_rows=of_rows) if passed else [user]
         return found
 
+    def is_inside(self, name: str) -> bool:
+        """Whether a module stands inside another one that is called as one step."""
+        called = [str(node.target) for node in self.live if node.op == "call_module"]
+        return any(name.startswith(f"{outer}.") for outer in called)
+
     def uses(self, parameter: Tensor) -> list[fx.Node]:
         """The live nodes that compute with a parameter."""
         return [node for node in self.live if any(parameter is p for p in self._parameters(node))]

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from gradpeel.checks import as_tensor, is_list
 from gradpeel.errors import InputError
+from gradpeel.target.front_maps import Convolution, Mixing, Rearrangement
 
 __all__ = ["Affine", "Flatten", "Front", "Normalise", "Step", "normalising"]
 
@@ -88,7 +89,7 @@ class Affine:
         return parameter.to(x).reshape(shape)
 
 
-Step = Affine | Flatten
+Step = Affine | Flatten | Rearrangement | Mixing | Convolution
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,15 @@ class Front:
             raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape)")
         rows = x.to(self.dtype)
         for step in self.steps:
-            rows = step.apply(rows) if isinstance(step, Affine) else rows.flatten(1)
+            try:
+                rows = rows.flatten(1) if isinstance(step, Flatten) else step.apply(rows)
+            except (RuntimeError, ValueError) as error:
+                if isinstance(error, InputError):
+                    raise
+                reason = str(error).splitlines()[0]
+                raise InputError(
+                    f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
+                ) from error
         if rows.ndim != 2 or rows.shape[1] != self.features:
             raise InputError(
                 f"x of shape {tuple(x.shape)} enters the target as {tuple(rows.shape)}: "
@@ -141,6 +150,8 @@ class Front:
         """
         if rows.ndim != 2 or rows.shape[1] != self.features:
             raise InputError(f"rows of shape {tuple(rows.shape)}: expected (n, {self.features})")
+        if not self.keeps_order:
+            return self._retrace(rows, sample_shape)
         flattens = [at for at, step in enumerate(self.steps) if isinstance(step, Flatten)]
         first = flattens[0] if flattens else 0
         if sample_shape is not None:
@@ -150,24 +161,77 @@ class Front:
             if isinstance(step, Flatten):
                 if at == first and sample_shape is not None:
                     x = x.reshape(len(x), *sample_shape)
-            elif at < first and sample_shape is None and not step.uniform:
+            elif isinstance(step, Affine) and (at >= first or sample_shape or step.uniform):
+                x = step.undo(x)
+            else:
                 raise InputError(
                     "sample_shape=None: expected the shape of one sample, since the front "
                     "normalises per channel or feature before it flattens"
                 )
-            else:
-                x = step.undo(x)
         return x
+
+    @property
+    def amplification(self) -> float:
+        """The factor by which inverting it may make relative errors larger."""
+        maps = (step.mixing if isinstance(step, Convolution) else step for step in self.steps)
+        return math.prod(step.condition for step in maps if isinstance(step, Mixing))
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether each value of a row is one value of the sample, in the order of the sample."""
+        return all(isinstance(step, Affine | Flatten) for step in self.steps)
+
+    def _retrace(self, rows: Tensor, sample_shape: tuple[int, ...] | None) -> Tensor:
+        """Undo all steps, with the shapes that a sample has on its way."""
+        if sample_shape is None:
+            sample_shape = self._flat_shape()
+        self._check_sizes(sample_shape)
+        x, shapes = torch.zeros(1, *sample_shape, dtype=self.dtype), []
+        for step in self.steps:
+            shapes.append(tuple(x.shape[1:]))
+            try:
+                x = x.flatten(1) if isinstance(step, Flatten) else step.apply(x)
+            except (RuntimeError, ValueError) as error:
+                reason = str(error).splitlines()[0]
+                raise InputError(
+                    f"sample_shape={sample_shape}: the front does not take it ({reason})"
+                ) from error
+        if tuple(x.shape) != (1, self.features):
+            raise InputError(
+                f"sample_shape={sample_shape}: such a sample enters the target as "
+                f"{tuple(x.shape[1:])}: expected ({self.features},)"
+            )
+        x = rows.to(self.dtype)
+        for step, shape in zip(reversed(self.steps), reversed(shapes), strict=True):
+            x = x.reshape(len(x), *shape) if isinstance(step, Flatten) else step.undo(x)
+        return x
+
+    def _flat_shape(self) -> tuple[int]:
+        """The shape of a flat sample.
+
+        Raises:
+            InputError: samples cannot be flat, because the front moves their values.
+        """
+        first = next(step for step in self.steps if not isinstance(step, Affine | Flatten))
+        if isinstance(first, Mixing):
+            return (first.weight.shape[1],)
+        raise InputError(
+            "sample_shape=None: expected the shape of one sample, since the front moves its values"
+        )
 
     def to(self, dtype: torch.dtype) -> Front:
         """Return the same front computing in `dtype`."""
         return replace(self, dtype=dtype)
 
-    def _check_shape(self, shape: object, *, flattened: bool) -> None:
+    def _check_sizes(self, shape: object) -> tuple[int, ...]:
         sizes = shape if is_list(shape) else [None]
         sample_shape = tuple(size for size in sizes if isinstance(size, int) and size > 0)
         if len(sample_shape) < len(sizes):
             raise InputError(f"sample_shape={shape!r}: expected a tuple of positive integers")
+        return sample_shape
+
+    def _check_shape(self, shape: object, *, flattened: bool) -> None:
+        sample_shape = self._check_sizes(shape)
         if not flattened and sample_shape != (self.features,):
             raise InputError(
                 f"sample_shape={sample_shape}: expected ({self.features},), "

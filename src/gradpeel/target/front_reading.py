@@ -12,19 +12,32 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
 import torch
 from torch import Tensor, fx, nn
 
 from gradpeel.errors import InputError
-from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
+from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass, is_linear
 from gradpeel.target.front import Affine, Flatten, Normalise, Step, normalising
+from gradpeel.target.front_maps import Convolution, Mixing, Rearrangement, rearranging
 
-__all__ = ["normalisation_of", "read_front"]
+__all__ = ["normalisation_of", "read_affine", "read_front"]
 
 _ADD = {"add", "add_"}
 _SUBTRACT = {"sub", "sub_", "subtract"}
 _MULTIPLY = {"mul", "mul_", "multiply"}
 _DIVIDE = {"div", "div_", "true_divide", "truediv"}
+_TURNS: Mapping[str, Callable[[Tensor, list[int]], Tensor]] = MappingProxyType(
+    {
+        "flip": lambda x, sizes: x.flip(sizes),
+        "movedim": lambda x, sizes: x.movedim(*sizes),
+        "swapaxes": lambda x, sizes: x.transpose(*sizes),
+        "transpose": lambda x, sizes: x.transpose(*sizes),
+    }
+)
+"""Permutations of dimensions; each is undone by the same with its sizes in reverse order."""
 _NAMED = 4  # obstacles that are named before the rest is counted
 
 
@@ -37,20 +50,51 @@ def read_front(steps: ForwardPass, target: fx.Node) -> tuple[tuple[Step, ...], s
     """
     read: list[Step] = []
     obstacles: list[str] = []
-    node = _source(steps, target)
-    while node is not None and node.op != "placeholder":
-        try:
-            step = _read(steps, node)
-        except InputError:  # it erases what it is given
-            step = None
+    for node in _way_back(steps, target):
+        step = _read(steps, node)
         if step is None:
             obstacles.append(steps.describe(node))
         else:
             read += step
-        node = _source(steps, node)
+    if obstacles and (maps := _read_with_maps(steps, target)) is not None:
+        return maps, ""
     named = ", ".join(reversed(obstacles[-_NAMED:]))
     more = f" and {len(obstacles) - _NAMED} more" if len(obstacles) > _NAMED else ""
     return tuple(reversed(read)), f"{named}{more}"
+
+
+def _way_back(steps: ForwardPass, target: fx.Node) -> Iterator[fx.Node]:
+    """The nodes from the target back to the input, both left out."""
+    node = _source(steps, target)
+    while node is not None and node.op != "placeholder":
+        yield node
+        node = _source(steps, node)
+
+
+def _read_with_maps(steps: ForwardPass, target: fx.Node) -> tuple[Step, ...] | None:
+    """The same with steps that move or mix values; None at the first that cannot be undone.
+
+    It takes the singular values of linear maps, so that nobody asks for it without need.
+    """
+    read: list[Step] = []
+    linear = steps.layer(target)
+    width = linear.in_features if is_linear(linear) else 0
+    for node in _way_back(steps, target):
+        step = _read(steps, node)
+        if step is None:
+            try:
+                found = _read_map(steps, node, width)
+            except InputError:  # it loses something
+                found = None
+            if found is None:
+                return None
+            step = [found]
+            mixing = found.mixing if isinstance(found, Convolution) else found
+            if isinstance(mixing, Mixing):
+                outputs, inputs = mixing.weight.shape
+                width = width // outputs * inputs
+        read += step
+    return tuple(reversed(read))
 
 
 def normalisation_of(module: nn.Module) -> Affine | None:
@@ -99,14 +143,63 @@ def _read(steps: ForwardPass, node: fx.Node) -> list[Step] | None:
         return []
     if steps.flattens(node):
         return [Flatten()]
+    try:
+        step = read_affine(steps, node)
+    except InputError:  # it erases what it is given
+        return None
+    return None if step is None else [step]
+
+
+def _read_map(steps: ForwardPass, node: fx.Node, width: int) -> Step | None:
+    """The permutation or the invertible linear map that a node is, with `width` outputs per sample.
+
+    Raises:
+        InputError: it is a map that loses something.
+    """
     layer = steps.layer(node)
     if layer is None:
-        step = _arithmetic(steps, node)
-    elif isinstance(layer, BATCH_NORMS):
-        step = _batch_norm(layer)
-    else:
-        step = normalisation_of(layer)
-    return None if step is None else [step]
+        return _turning(steps, node)
+    if is_linear(layer):
+        weight = layer.weight.detach()
+        bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach()
+        return Mixing(weight, bias)
+    if type(layer) is nn.Conv2d:
+        return Convolution.of(layer, width)
+    return rearranging(layer)
+
+
+def _turning(steps: ForwardPass, node: fx.Node) -> Rearrangement | None:
+    """The permutation of dimensions that a call is: permute, transpose, movedim, flip."""
+    name, others = steps.operation(node), [*node.args[1:], *node.kwargs.values()]
+    if len(others) == 1 and isinstance(others[0], list | tuple):
+        others = list(others[0])
+    sizes = [other for other in others if type(other) is int]
+    if len(sizes) < len(others) or not sizes:
+        return None
+    if name == "permute":
+        # The batch must stay where it is.
+        if sizes[0] != 0 or sorted(sizes) != list(range(len(sizes))):
+            return None
+        back = [sizes.index(place) for place in range(len(sizes))]
+        return Rearrangement(lambda x: x.permute(sizes), lambda y: y.permute(back))
+    if 0 in sizes or name not in _TURNS or (name != "flip" and len(sizes) != 2):
+        return None
+    turn = _TURNS[name]
+    return Rearrangement(lambda x: turn(x, sizes), lambda y: turn(y, sizes[::-1]))
+
+
+def read_affine(steps: ForwardPass, node: fx.Node) -> Affine | None:
+    """What a node does with running statistics or constants, if it only scales and shifts.
+
+    Raises:
+        InputError: it erases what it is given.
+    """
+    layer = steps.layer(node)
+    if layer is None:
+        return _arithmetic(steps, node)
+    if isinstance(layer, BATCH_NORMS):
+        return _batch_norm(layer)
+    return normalisation_of(layer)
 
 
 def _arithmetic(steps: ForwardPass, node: fx.Node) -> Affine | None:

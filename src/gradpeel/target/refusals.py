@@ -28,6 +28,8 @@ from gradpeel.errors import (
     UnsupportedModelError,
 )
 from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
+from gradpeel.target.gates import mixes, read_gate, read_scaling
+from gradpeel.target.tail import UnknownTailError
 from gradpeel.target.unsteady import named, unsteady
 
 __all__ = [
@@ -118,9 +120,12 @@ def reasons_in_steps(steps: ForwardPass) -> list[ModelError]:
     if len(steps.inputs) > 1:
         names = ", ".join(str(node.target) for node in steps.inputs)
         reasons.append(UnsupportedModelError(f"forward takes {len(steps.inputs)} inputs: {names}"))
-    if not isinstance(steps.output.args[0], fx.Node):
-        kind = type(steps.output.args[0]).__name__
-        reasons.append(UnsupportedModelError(f"the model returns a {kind}: expected one tensor"))
+    returned = steps.output.args[0]
+    kind = returned.target if isinstance(returned, fx.Node) else type(returned)
+    if isinstance(kind, type):  # a tuple with names is made by calling its class
+        reasons.append(
+            UnsupportedModelError(f"the model returns a {kind.__name__}: expected one tensor")
+        )
     return reasons
 
 
@@ -185,19 +190,27 @@ def reason_without_linear(steps: ForwardPass, layer: str | None) -> ModelError:
 
 def reasons_at_target(steps: ForwardPass, target: fx.Node, layer: nn.Linear) -> list[ModelError]:
     """What is wrong with the target itself, or with what follows it directly."""
+    gate = read_gate(steps, target)
+    instead = None if gate is None or layer.bias is not None else gate.bias_of(layer)
     reasons = _reasons_between(steps, target)
-    reasons += reasons_of_linear(str(target.target), layer, steps.trained)
+    reasons += reasons_of_linear(str(target.target), layer, steps.trained, instead)
     reasons += _reasons_sharing(steps, target, layer.parameters(recurse=False))
     return reasons + _reasons_activation(steps, target)
 
 
-def reasons_of_linear(name: str, layer: nn.Linear, trained: Collection[int]) -> list[ModelError]:
+def reasons_of_linear(
+    name: str,
+    layer: nn.Linear,
+    trained: Collection[int],
+    instead: nn.Parameter | None = None,
+) -> list[ModelError]:
     """What is wrong with a Linear by itself.
 
     Args:
         name: its name in the model.
         layer: the Linear.
         trained: ids of the parameters that have a gradient.
+        instead: the parameter that serves as its bias, where it has none.
     """
     own = dict(layer.named_parameters(recurse=False))
     reasons: list[ModelError] = []
@@ -208,7 +221,9 @@ def reasons_of_linear(name: str, layer: nn.Linear, trained: Collection[int]) -> 
                 "there is nothing to read"
             )
         )
-    bias = getattr(layer, "bias", None)
+    bias = instead if layer.bias is None else layer.bias
+    if instead is not None:
+        own["bias"] = instead
     if "weight" not in own or ("bias" not in own and bias is not None):
         reasons.append(
             UnsupportedModelError(
@@ -236,7 +251,8 @@ def reasons_of_linear(name: str, layer: nn.Linear, trained: Collection[int]) -> 
 
 def reasons_hooked(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
     """Forward hooks at the target, which may change what it hands on without being recorded."""
-    layers = {node: steps.layer(node) for node in (target, *steps.consumers(target))}
+    _, consumers = read_scaling(steps, target)
+    layers = {node: steps.layer(node) for node in (target, *consumers)}
     return [
         UnsupportedModelError(f"{steps.describe(node)} has a forward hook: remove it")
         for node, layer in layers.items()
@@ -246,9 +262,11 @@ def reasons_hooked(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
 
 def _reasons_between(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
     """What keeps the pre-activations from being those of one sample alone, the same each time."""
-    activation = steps.consumers(target)[0]
+    activation = read_scaling(steps, target)[1][0]
     elsewhere = {*steps.nodes_before(target), activation, *steps.nodes_after(activation)}
-    between = [node for node in steps.live if node not in elsewhere]
+    between = [
+        node for node in steps.live if node not in elsewhere and target in steps.nodes_before(node)
+    ]
     return [
         ModelSettingError(
             f"{one.what}, between Linear '{target.target}' and its activation: {one.change}"
@@ -286,7 +304,7 @@ def _reasons_sharing(
 
 def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]:
     name = str(target.target)
-    consumers = steps.consumers(target)
+    _, consumers = read_scaling(steps, target)
     if len(consumers) > 1:
         where = ", ".join(steps.describe(node) for node in consumers)
         return [
@@ -295,7 +313,7 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
             )
         ]
     activation = consumers[0]
-    if steps.is_relu(activation):
+    if read_gate(steps, target) is not None:
         if not steps.consumers(activation):
             return [
                 ImpossibleModelError(
@@ -303,23 +321,25 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
                 )
             ]
         around = ", ".join(steps.describe(node) for node in steps.ways_around(activation))
-        return (
-            [
-                UnsupportedModelError(
-                    f"{around} takes a value around Linear '{name}' (a skip connection): {_OTHER}"
-                )
-            ]
-            if around
-            else []
-        )
+        what = f"{around} takes a value around Linear '{name}' (a skip connection)"
+        return [UnknownTailError(what)] if around else []
     followed = f"Linear '{name}' is followed by {steps.describe(activation)}, not by ReLU"
+    layer = steps.layer(activation)
+    if isinstance(layer, BATCH_NORMS) and mixes(layer):
+        return [
+            ImpossibleModelError(
+                f"{followed}, and it uses the statistics of the batch: its gradient subtracts the "
+                "mean of the batch, so that every sample takes part in every neuron and the bias "
+                "gradient is zero; evaluation mode, where it only scales, can be audited"
+            )
+        ]
     is_smooth = steps.operation(activation).replace("_", "").lower() in _FIRING_EVERYWHERE
-    if is_smooth or activation.op == "output" or isinstance(steps.layer(activation), nn.Linear):
+    if is_smooth or activation.op == "output" or isinstance(layer, nn.Linear):
         return [
             ImpossibleModelError(
                 f"{followed}: every neuron fires on every sample, so that no cascade can start; "
                 "a batch of one is read at once, by dividing any neuron's weight gradient by its "
-                "bias gradient"
+                "bias gradient, unless the layer acts on every token of a sequence"
             )
         ]
     return [UnsupportedModelError(f"{followed}: {_OTHER}")]

@@ -22,17 +22,19 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from gradpeel.checks import check_layer, check_module
-from gradpeel.errors import InputError, ModelError, ModelRefusedError
+from gradpeel.errors import InputError, ModelError, ModelRefusedError, UnsupportedModelError
 from gradpeel.target.features import FeatureFront
 from gradpeel.target.forward_pass import ForwardPass, is_linear
 from gradpeel.target.front import Front
 from gradpeel.target.front_reading import read_front
+from gradpeel.target.gates import Fold, Gate, read_gate
 from gradpeel.target.refusals import (
     reason_without_linear,
     reasons_at_target,
@@ -42,7 +44,13 @@ from gradpeel.target.refusals import (
     reasons_not_finite,
     reasons_unreadable,
 )
-from gradpeel.target.tail import Tail, read_tail
+from gradpeel.target.tail import (
+    Tail,
+    UnknownTailError,
+    read_next_layer,
+    read_raised_tail,
+    read_tail,
+)
 from gradpeel.target.tracing import UnseenModelError, trace
 from gradpeel.target.trials import (
     reasons_not_reproduced,
@@ -51,6 +59,9 @@ from gradpeel.target.trials import (
 )
 from gradpeel.target.unseen import check_followed_by_relu, see_layer
 from gradpeel.target.unsteady import unsteady
+
+if TYPE_CHECKING:
+    from gradpeel.update import Update
 
 __all__ = ["Target", "split", "with_first_layer"]
 
@@ -61,12 +72,14 @@ class Target:
 
     Attributes:
         weight: (neurons, features), detached; a copy, unless it was asked to be shared.
-        bias: (neurons,), the same.
+        bias: (neurons,), the same; float64 where it holds the threshold of an activation.
         weight_name: name of the weight among the model's parameters.
         bias_name: name of the bias.
         front: rows = front(x), (n, features); x = front.invert(rows, sample_shape) where its
             `space` is "input", and the rows themselves where it is "features".
         tail: logits = tail(activations).
+        fold: by how much something between the layer and its ReLU scales the layer's parameters;
+            `weight` and `bias` are those that the ReLU sees. None if nothing does.
     """
 
     weight: Tensor
@@ -75,6 +88,7 @@ class Target:
     bias_name: str
     front: Front | FeatureFront
     tail: Tail
+    fold: Fold | None = None
 
     @property
     def layer(self) -> str:
@@ -97,6 +111,8 @@ class Target:
 
     def pre_activations(self, rows: Tensor) -> Tensor:
         """Map rows, (n, features), to what enters the ReLU, (n, neurons)."""
+        if self.bias.dtype != self.weight.dtype:  # a threshold would drown what is small
+            return functional.linear(rows.to(self.weight), self.weight) + self.bias
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
@@ -122,6 +138,23 @@ class Target:
             if reasons:
                 raise ModelRefusedError(reasons)
 
+    def seen_from_relu(self, update: Update) -> Update:
+        """The update with the gradients that the weight and the bias of this target would have.
+
+        They differ from those of the model's parameters where something scales between the layer
+        and its ReLU.
+        """
+        if self.fold is None:
+            return update
+        factors = {self.weight_name: self.fold.weight[:, None], self.bias_name: self.fold.bias}
+        scaled = {
+            name: (update.gradients[name].double() / factor.to(update.gradients[name].device)).to(
+                update.dtype
+            )
+            for name, factor in factors.items()
+        }
+        return replace(update, gradients={**update.gradients, **scaled})
+
     def _behind(self, rows: Tensor) -> Tensor:
         outputs: Tensor = self.tail(self.pre_activations(rows).relu())
         return outputs
@@ -139,6 +172,7 @@ class Target:
             bias=self.bias.to(device).double(),
             front=self.front.to(torch.float64),
             tail=copy.deepcopy(self.tail).to(device).double(),
+            fold=None if self.fold is None else self.fold.to(device),
         )
 
     def to(self, dtype: torch.dtype) -> Target:
@@ -208,9 +242,29 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
     reasons += reasons_in_steps(steps) + reasons_not_finite(steps)
     candidates = _candidates(steps, layer)
     if not candidates:
-        raise ModelRefusedError([*reasons, reason_without_linear(steps, layer)])
+        reason = reason_without_linear(steps, layer)
+        if layer is None or reasons or not steps.is_inside(layer):
+            raise ModelRefusedError([*reasons, reason])
+        return _without_tail(*see_layer(model, layer, str(reason), share=share))
     steps.module.requires_grad_(requires_grad=False)
+    return _split_at_first(steps, candidates, reasons)
+
+
+def _split_at_first(
+    steps: ForwardPass, candidates: list[tuple[fx.Node, nn.Linear]], reasons: list[ModelError]
+) -> Target:
+    """Split at the first Linear whose tail is understood, or else at the first that can be read.
+
+    Args:
+        steps: the network.
+        candidates: Linears, in the order they run.
+        reasons: what is wrong with the network already.
+
+    Raises:
+        ModelRefusedError: no Linear can be read; lists every reason.
+    """
     refused: dict[str, ModelError] = {}
+    without_tail: list[tuple[fx.Node, nn.Linear, str]] = []
     for node, linear in candidates:
         found = reasons_at_target(steps, node, linear)
         if not reasons and not found:
@@ -218,7 +272,12 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
                 return _split_at(steps, node, linear)
             except ModelError as reason:
                 found = [reason]
+        what = [reason.what for reason in found if isinstance(reason, UnknownTailError)]
+        if not reasons and len(what) == len(found):
+            without_tail.append((node, linear, what[0]))
         refused |= {str(reason): reason for reason in found}
+    if without_tail:
+        return _split_without_tail(steps, *without_tail[0])
     raise ModelRefusedError([*reasons, *refused.values()])
 
 
@@ -247,8 +306,14 @@ def _candidates(steps: ForwardPass, layer: str | None) -> list[tuple[fx.Node, nn
     if layer is not None:
         named = steps.root.get_submodule(layer)
         return [found for found in linears if found[1] is named][:1]
-    followed = [found for found in linears if any(map(steps.is_relu, steps.consumers(found[0])))]
+    followed = [found for found in linears if _is_followed(steps, found[0])]
     return followed or linears[:1]
+
+
+def _is_followed(steps: ForwardPass, node: fx.Node) -> bool:
+    """Whether ReLU, or another activation that is silent below a threshold, follows a Linear."""
+    by_relu = any(map(steps.is_relu, steps.consumers(node)))
+    return by_relu or read_gate(steps, node) is not None
 
 
 def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
@@ -258,17 +323,14 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
         ModelError: the network behind it cannot be handled.
         ModelRefusedError: the recorded steps are not what the network does.
     """
-    tail = read_tail(steps, steps.consumers(node)[0], linear.out_features)
+    gate = _gate(steps, node)
+    if gate.is_relu:
+        tail = read_tail(steps, gate.activation, linear.out_features)
+    else:
+        tail = read_raised_tail(steps, gate.activation, gate.low)
     tail.unknown = try_tail(tail, linear.weight, str(node.target))
-    target = Target(
-        weight=linear.weight.detach(),
-        bias=linear.bias.detach(),
-        weight_name=steps.parameter_names[id(linear.weight)],
-        bias_name=steps.parameter_names[id(linear.bias)],
-        front=_front(steps, node, linear),
-        tail=tail,
-    )
-    if isinstance(target.front, Front):
+    target = _target(steps, linear, gate, _front(steps, node, linear), tail)
+    if isinstance(target.front, Front) and target.front.keeps_order:
         reasons = reasons_not_reproduced(steps.root, target.front, target.logits)
     else:
         reasons = reasons_hooked(steps, node)
@@ -277,22 +339,73 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
     return target
 
 
+def _split_without_tail(steps: ForwardPass, node: fx.Node, linear: nn.Linear, what: str) -> Target:
+    """Split a network at a Linear behind which it is no function of each row alone.
+
+    Raises:
+        ModelRefusedError: the recorded steps may not be what the network does.
+    """
+    if reasons := reasons_hooked(steps, node):
+        raise ModelRefusedError(reasons)
+    gate = _gate(steps, node)
+    tail = Tail(nn.Identity(), unknown=what)
+    if gate.is_relu:
+        tail = read_next_layer(steps, gate.activation, linear.out_features, what)
+    front = _feature_front(steps, node, linear, obstacle=what, tokenwise=True)
+    return _target(steps, linear, gate, front, tail)
+
+
+def _gate(steps: ForwardPass, node: fx.Node) -> Gate:
+    """The activation of a Linear that was found to have one."""
+    gate = read_gate(steps, node)
+    if gate is None:
+        message = f"Linear '{node.target}' is not followed by ReLU"
+        raise UnsupportedModelError(message)
+    return gate
+
+
+def _target(
+    steps: ForwardPass, linear: nn.Linear, gate: Gate, front: Front | FeatureFront, tail: Tail
+) -> Target:
+    weight, bias, fold = gate.fold(linear)
+    return Target(
+        weight=weight,
+        bias=bias,
+        weight_name=steps.parameter_names[id(linear.weight)],
+        bias_name=steps.parameter_names[id(gate.bias_of(linear))],
+        front=front,
+        tail=tail,
+        fold=fold,
+    )
+
+
 def _front(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Front | FeatureFront:
     """The way to a Linear: one that can be undone, or else the whole network."""
     front_steps, obstacle = read_front(steps, node)
-    changing = "; ".join(one.what for one in unsteady(steps, steps.nodes_before(node)))
-    trained, dtype = steps.trained_before(node), linear.weight.dtype
-    if not obstacle and not changing:
-        return Front(front_steps, linear.in_features, dtype, trained)
+    if not obstacle and not _changing(steps, node):
+        trained = steps.trained_before(node)
+        return Front(front_steps, linear.in_features, linear.weight.dtype, trained)
+    return _feature_front(steps, node, linear, obstacle=obstacle or _changing(steps, node))
+
+
+def _feature_front(
+    steps: ForwardPass, node: fx.Node, linear: nn.Linear, *, obstacle: str, tokenwise: bool = False
+) -> FeatureFront:
     return FeatureFront(
         steps.root,
         steps.parameter_names[id(linear.weight)].rpartition(".")[0],
         linear.in_features,
-        dtype,
-        obstacle=obstacle or changing,
-        unsteady=changing or None,
-        trained=trained,
+        linear.weight.dtype,
+        obstacle=obstacle,
+        unsteady=_changing(steps, node) or None,
+        trained=steps.trained_before(node),
+        tokenwise=tokenwise,
     )
+
+
+def _changing(steps: ForwardPass, node: fx.Node) -> str:
+    """What changes from run to run in front of a node, in a phrase."""
+    return "; ".join(one.what for one in unsteady(steps, steps.nodes_before(node)))
 
 
 def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Tensor) -> nn.Module:
@@ -314,16 +427,23 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
         tensor([[2., 2., 2.]])
     """
     shaped = copy.deepcopy(model)
-    for key, name, value in (
-        ("weight", target.weight_name, weight),
-        ("bias", target.bias_name, bias),
+    fold = target.fold
+    for key, name, value, now, factor in (
+        ("weight", target.weight_name, weight, target.weight, fold and fold.weight[:, None]),
+        ("bias", target.bias_name, bias, target.bias, fold and fold.bias),
     ):
-        parameter = shaped.get_parameter(name)
+        parameter, wanted = shaped.get_parameter(name), value
         if value.shape != parameter.shape:
             raise InputError(
                 f"{key} of shape {tuple(value.shape)}: "
                 f"expected {tuple(parameter.shape)}, as '{name}' has"
             )
+        if parameter.dtype != now.dtype or not torch.equal(parameter, now):
+            # What the ReLU sees is not the parameter itself: change that by as much.
+            change = (wanted.double().to(now.device) - now.double()) / (
+                1.0 if factor is None else factor
+            )
+            wanted = parameter.detach().double() + change
         with torch.no_grad():
-            parameter.copy_(value)
+            parameter.copy_(wanted)
     return shaped

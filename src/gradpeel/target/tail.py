@@ -14,10 +14,32 @@ from collections.abc import Mapping
 
 from torch import Tensor, fx, nn
 
+from gradpeel.errors import UnsupportedModelError
 from gradpeel.target.forward_pass import ForwardPass, is_linear
 from gradpeel.target.unsteady import unsteady
 
-__all__ = ["Tail", "read_tail"]
+__all__ = [
+    "Raised",
+    "Tail",
+    "UnknownTailError",
+    "read_next_layer",
+    "read_raised_tail",
+    "read_tail",
+]
+
+
+class UnknownTailError(UnsupportedModelError):
+    """A network behind the target that is no function of each row alone.
+
+    The target can be read without it.
+
+    Attributes:
+        what: the reason, in a phrase.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(what)
 
 
 class Tail(nn.Module):
@@ -59,6 +81,39 @@ class Tail(nn.Module):
         return outputs
 
 
+class Raised(nn.Module):
+    """An activation with a threshold and all that follows it, behind a ReLU.
+
+    Args:
+        rest: the activation and what follows it.
+        low: the threshold.
+    """
+
+    def __init__(self, rest: nn.Module, low: float) -> None:
+        super().__init__()
+        self.rest, self.low = rest, low
+
+    def forward(self, activations: Tensor) -> Tensor:
+        """Map relu(z - low), (n, neurons), to outputs."""
+        z = activations + self.low
+        like = next(self.rest.parameters(), z)
+        outputs: Tensor = self.rest(z.to(like.dtype))
+        return outputs
+
+
+def read_raised_tail(steps: ForwardPass, activation: fx.Node, low: float) -> Tail:
+    """Take an activation that is constant below `low`, and what follows it, as the tail of a ReLU.
+
+    See `gradpeel.target.gates`.
+    """
+    entry = next(node for node in activation.all_input_nodes if node in steps.varying)
+    nodes = [activation, *steps.nodes_after(activation)]
+    unknown = "; ".join(found.what for found in unsteady(steps, nodes)) or None
+    tail = Tail(Raised(steps.module_after(entry), low), unknown=unknown)
+    tail.names = {own: steps.parameter_names[id(p)] for own, p in tail.named_parameters()}
+    return tail
+
+
 def read_tail(steps: ForwardPass, relu: fx.Node, neurons: int) -> Tail:
     """Take what follows the ReLU, its first Linear apart if that alone takes all activations."""
     unknown = "; ".join(found.what for found in unsteady(steps, steps.nodes_after(relu))) or None
@@ -68,16 +123,38 @@ def read_tail(steps: ForwardPass, relu: fx.Node, neurons: int) -> Tail:
     if found is None:
         tail = Tail(steps.module_after(relu), unknown=unknown)
     else:
-        node, layer = found
-        tail = Tail(
-            steps.module_after(node),
-            next_layer=layer,
-            next_weight_name=steps.parameter_names[id(layer.weight)],
-            next_bias_name=steps.parameter_names.get(id(layer.bias)),
-            unknown=unknown,
-        )
+        tail = _behind(steps, found[1], steps.module_after(found[0]), unknown)
     tail.names = {own: steps.parameter_names[id(p)] for own, p in tail.named_parameters()}
     return tail
+
+
+def read_next_layer(steps: ForwardPass, relu: fx.Node, neurons: int, unknown: str) -> Tail:
+    """Take no more of what follows the ReLU than a Linear that alone takes all activations.
+
+    Args:
+        steps: the network.
+        relu: the target's ReLU.
+        neurons: number of the target's neurons.
+        unknown: why nothing else is known.
+    """
+    found = _next_layer(steps, relu, neurons)
+    nothing = nn.Identity()
+    return (
+        Tail(nothing, unknown=unknown)
+        if found is None
+        else _behind(steps, found[1], nothing, unknown)
+    )
+
+
+def _behind(steps: ForwardPass, layer: nn.Linear, rest: nn.Module, unknown: str | None) -> Tail:
+    """A tail that begins with a Linear."""
+    return Tail(
+        rest,
+        next_layer=layer,
+        next_weight_name=steps.parameter_names[id(layer.weight)],
+        next_bias_name=steps.parameter_names.get(id(layer.bias)),
+        unknown=unknown,
+    )
 
 
 def _next_layer(

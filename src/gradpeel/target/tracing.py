@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,12 +28,28 @@ from gradpeel.target.front_reading import normalisation_of
 __all__ = ["UnseenModelError", "copied", "shorten", "trace"]
 
 
-class UnseenModelError(UnsupportedModelError):
-    """A forward pass that cannot be recorded; a layer of it can be read by name."""
+_ENCODERS = (nn.TransformerEncoder, nn.TransformerEncoderLayer)
+"""Modules of torch's own that are looked into, since they hold layers with ReLU."""
 
-    def __init__(self, what: str) -> None:
+_NAMED = 4
+
+
+class UnseenModelError(UnsupportedModelError):
+    """A forward pass that cannot be recorded; a layer of it can be read by name.
+
+    Args:
+        what: the reason, in a phrase.
+        model: names the layers that there are.
+    """
+
+    def __init__(self, what: str, model: nn.Module) -> None:
         self.what = what
-        super().__init__(f"{what}; name the layer to read, and it is read without what follows it")
+        linears = [f"'{name}'" for name, module in model.named_modules() if is_linear(module)]
+        more = ", ..." if len(linears) > _NAMED else ""
+        listed = f" ({', '.join(linears[:_NAMED])}{more})" if linears else ""
+        super().__init__(
+            f"{what}; name the layer to read{listed}, and it is read without what follows it"
+        )
 
 
 def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
@@ -52,7 +69,7 @@ def trace(model: nn.Module, *, share: bool = False) -> ForwardPass:
         before = torch.get_rng_state()
         graph, whole = _record(root)
         if not torch.equal(before, torch.get_rng_state()):
-            raise UnseenModelError("the model draws random numbers in its forward pass")
+            raise UnseenModelError("the model draws random numbers in its forward pass", root)
     steps = ForwardPass(root, graph, whole)
     for node in steps.unused:
         if steps.works_in_place(node):
@@ -83,11 +100,12 @@ def _record(root: nn.Module) -> tuple[fx.Graph, set[nn.Module]]:
     while True:
         tracer = _Tracer(root, whole)
         try:
-            with _recording_len(root):
+            with _recording_len(root), _without_fast_path():
                 return tracer.trace(root), whole
         except Exception as error:
             if tracer.failed is None:
-                raise UnseenModelError(f"the model cannot be traced: {shorten(error)}") from error
+                message = f"the model cannot be traced: {shorten(error)}"
+                raise UnseenModelError(message, root) from error
         torch.set_rng_state(before)
         whole.add(tracer.failed)
 
@@ -123,6 +141,8 @@ class _Tracer(fx.Tracer):
         }
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if type(m) in _ENCODERS and m not in self._known:
+            return False
         return m in self._known or super().is_leaf_module(m, module_qualified_name)
 
     def call_module(
@@ -133,6 +153,9 @@ class _Tracer(fx.Tracer):
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
         before, message = torch.get_rng_state(), "the model draws random numbers"
+        others = [*args[1:], *kwargs.values()]
+        if type(m) is nn.TransformerEncoder and all(other is None for other in others):
+            forward = partial(_encode, m)
         try:
             result = super().call_module(m, forward, args, kwargs)
         except Exception:
@@ -157,6 +180,24 @@ class _Tracer(fx.Tracer):
         if kind == "placeholder" and args and given:
             return args[0]
         return super().create_proxy(kind, target, args, kwargs, *others, **named)
+
+
+def _encode(encoder: nn.TransformerEncoder, src: Any, **_: None) -> Any:  # noqa: ANN401 - a proxy
+    """What a transformer's encoder does without masks; its own code branches on the input."""
+    for layer in encoder.layers:
+        src = layer(src)
+    return src if encoder.norm is None else encoder.norm(src)
+
+
+@contextlib.contextmanager
+def _without_fast_path() -> Iterator[None]:
+    """Keep torch's attention from asking for a shortcut, about which a proxy knows nothing."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
 
 
 @contextlib.contextmanager

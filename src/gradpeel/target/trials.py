@@ -18,7 +18,7 @@ from gradpeel.errors import ModelError, UnsupportedModelError
 from gradpeel.target.derivatives import push
 from gradpeel.target.features import FeatureFront, as_if_never_run
 from gradpeel.target.front import Affine, Front
-from gradpeel.target.tail import Tail
+from gradpeel.target.tail import Tail, UnknownTailError
 from gradpeel.target.tracing import shorten
 
 __all__ = ["is_close", "reasons_not_reproduced", "reasons_not_reproduced_on", "try_tail"]
@@ -36,7 +36,8 @@ def try_tail(tail: Tail, weight: Tensor, layer: str = "target") -> str | None:
         Why the tail cannot be simulated, in a phrase; None if it can.
 
     Raises:
-        UnsupportedModelError: it fails, or does not give one row of outputs a sample.
+        UnknownTailError: it fails, or does not give one row of outputs a sample.
+        UnsupportedModelError: it does not give a tensor with values.
     """
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(4, len(weight), generator=generator, device="cpu").relu().to(weight)
@@ -48,14 +49,15 @@ def try_tail(tail: Tail, weight: Tensor, layer: str = "target") -> str | None:
             again, some = tail(rows), tail(rows[[2, 0]])
     except Exception as error:
         message = f"the network behind Linear '{layer}' fails on 4 samples: {shorten(error)}"
-        raise UnsupportedModelError(message) from error
+        raise UnknownTailError(message) from error
     if not isinstance(outputs, Tensor):
         found = type(outputs).__name__
         raise UnsupportedModelError(f"the model returns a {found}: expected one tensor")
-    is_table = outputs.ndim == 2 and len(outputs) == len(rows) and outputs.shape[1] > 0
-    if not is_table or not outputs.is_floating_point():
+    is_table = outputs.ndim == 2 and len(outputs) == len(rows)
+    if not is_table or not outputs.numel() or not outputs.is_floating_point():
         found = f"{tuple(outputs.shape)} of {outputs.dtype}"
-        raise UnsupportedModelError(
+        is_empty = not outputs.numel() or not outputs.is_floating_point()
+        raise (UnsupportedModelError if is_empty else UnknownTailError)(
             f"behind Linear '{layer}', 4 samples give the output {found}: expected (4, classes)"
         )
     if tail.unknown is not None:

@@ -80,6 +80,7 @@ def see_layer(
         trained=tuple(
             name for name, p in root.named_parameters() if p.requires_grad and id(p) not in others
         ),
+        tokenwise=True,
     )
     root.requires_grad_(requires_grad=False)
     return linear, front
@@ -102,6 +103,10 @@ def check_followed_by_relu(front: FeatureFront, x: Tensor) -> None:
     try:
         with as_if_never_run(front.model), torch.enable_grad():
             outputs = front.model(cast_inputs(front.model, x, front.dtype))
+            if not isinstance(outputs, Tensor) or not seen:
+                found = f"returns a {type(outputs).__name__}" if seen else "does not call it"
+                message = f"Linear '{front.layer}': the model {found}"
+                raise ModelRefusedError([UnsupportedModelError(message)])
             weights = torch.linspace(1, 2, outputs.numel(), dtype=outputs.dtype)
             total = (outputs * weights.reshape(outputs.shape)).sum()
     finally:

@@ -172,7 +172,7 @@ def _label(audit: Audit, dataset: Dataset | None, sample: int) -> str | None:
     """The name of a sample's label; None where the batch has targets of another kind."""
     if audit.y.is_floating_point():
         return None
-    return _class_name(dataset, int(audit.y[sample]))
+    return _class_name(dataset, int(audit.y[sample // audit.rows_per_sample]))
 
 
 def _mistaken(audit: Audit, dataset: Dataset | None, place: int) -> str | None:

@@ -1,0 +1,81 @@
+"""The gallery: every network is read where it should be, without false certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import gallery
+from benchmarks.gallery_networks import NETWORKS, NOT_SIMULATED
+from gradpeel.target import split
+
+# Every network with the layer that is read, its neurons and inputs, and what comes back.
+READ = {
+    "FedAvg CNN": ("7", 512, 3136, "features"),
+    "Flower quickstart": ("7", 120, 400, "features"),
+    "LeNet-5": ("7", 120, 400, "features"),
+    "VGG-11": ("22", 512, 512, "features"),
+    "ResNet-18 head": ("1", 256, 512, "features"),
+    "vision transformer": ("encoder.layers.0.linear1", 1024, 256, "features"),
+    "text classifier": ("1", 256, 128, "features"),
+    "tabular": ("layers.0", 200, 40, "features"),
+    "autoencoder": ("1", 256, 784, "input"),
+    "regression": ("0", 256, 561, "input"),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of the shapes that the networks take, drawn at random."""
+    folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    for name, shape in (("mnist", (28, 28)), ("cifar10", (32, 32, 3)), ("harus", (561,))):
+        x = rng.random((12, *shape), dtype=np.float32)
+        y = np.arange(12) % 6
+        np.savez(folder / f"{name}.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    return folder
+
+
+def test_every_network_is_in_the_table() -> None:
+    assert READ.keys() == NETWORKS.keys()
+    found = list(gallery.cells("gallery", 1))
+    assert len(found) == len(NETWORKS) * len(gallery.BATCH_SIZES) == 50
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_is_split_at_its_layer(name: str) -> None:
+    torch.manual_seed(0)
+    target = split(NETWORKS[name][1](), share=True)
+    assert (target.layer, target.neurons, target.features, target.front.space) == READ[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("size", [1, 3])
+def test_every_network_is_audited(name: str, size: int, data: Path) -> None:
+    row = gallery.measure(gallery.Cell(network=name, batch_size=size), data)
+    assert row.cell == gallery.Cell(network=name, batch_size=size)
+    assert (row.layer, row.neurons, row.features, row.space) == READ[name]
+    assert row.rows == size * (16 if name == "vision transformer" else 1)
+    assert row.false == 0
+    # A single sample can be read from any network, whether or not that can be proven.
+    assert size > 1 or row.readable == row.rows
+    assert len(next(gallery.tabulate([row]))) == len(gallery.TITLES)
+    assert "false certificates: 0" in list(gallery.findings([row]))
+    assert name in str(row)
+
+
+@pytest.mark.parametrize("name", [name for name in NOT_SIMULATED if name.startswith("256")])
+def test_steps_behind_the_layer_are_not_simulated(name: str) -> None:
+    assert (split(NOT_SIMULATED[name][1]()).tail.unknown is None) == ("nothing" in name)
+
+
+def test_fewer_than_the_bound_is_named() -> None:
+    row = gallery.Row(
+        network="LeNet-5", batch_size=8, data="mnist", layer="7", neurons=1, features=1,
+        space="features", rows=8, bound=8, recovered=7, readable=8, false=0, seconds=1.0,
+    )  # fmt: skip
+    assert row.misses
+    assert "fewer than the peeling bound less 0.02: LeNet-5 B=8" in list(gallery.findings([row]))
