@@ -398,8 +398,8 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "x of type str: expected a tensor of numbers",
     ),
     (
-        lambda: local_update(MODEL, X, None),  # type: ignore[arg-type]
-        "y of type NoneType: expected a tensor of numbers",
+        lambda: local_update(MODEL, X, None),
+        "y=None: expected labels or targets: x of Tensor has none",
     ),
     (
         lambda: local_update(MODEL, X, Y.to("meta")),

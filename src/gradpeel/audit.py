@@ -37,8 +37,9 @@ from torch import Tensor, nn
 
 from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
-from gradpeel.checks import as_batch, as_tensor, check_seed
+from gradpeel.checks import check_seed
 from gradpeel.client import Client
+from gradpeel.coercion import Samples, Targets, as_labelled_samples
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.inputs import check_rows_last, samples_weigh_alike
 from gradpeel.decoder.limits import LIMITS
@@ -46,6 +47,7 @@ from gradpeel.decoder.recovery import RowCount
 from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError, ModelRefusedError
 from gradpeel.exposure import Exposure
+from gradpeel.inputs import NetworkInput, pick
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
@@ -69,7 +71,8 @@ class Audit:
         owners: (batch,) int64, the client of each sample.
         features: number of features that enter the target.
         model: the network the client received, after the design.
-        x: (batch, *sample_shape) the client's samples.
+        x: (batch, *sample_shape) the client's samples; `gradpeel.inputs.Inputs` of a network with
+            several inputs.
         truth: what the recovery is compared with: the samples themselves or, where features come
             back, (batch, features) what entered the layer in the client's own forward pass.
         y: (batch,) labels, or (batch, outputs) targets.
@@ -83,6 +86,7 @@ class Audit:
         signals: (batch,) how strongly each sample stands out where peeling would read it.
         seed: the seed of everything random.
         seconds: how long the decoder took.
+        columns: names of the features of a sample, where the data came with names.
     """
 
     client: Client
@@ -91,7 +95,7 @@ class Audit:
     owners: Tensor
     features: int
     model: nn.Module
-    x: Tensor
+    x: NetworkInput
     truth: Tensor
     y: Tensor
     without_tail: str | None
@@ -102,6 +106,7 @@ class Audit:
     signals: Tensor
     seed: int
     seconds: float
+    columns: tuple[str, ...] | None = None
 
     @property
     def design(self) -> Design:
@@ -244,8 +249,8 @@ def _known(value: float) -> float | None:
 
 def audit(
     model: nn.Module,
-    x: Tensor,
-    y: Tensor,
+    x: Samples,
+    y: Targets = None,
     *,
     client: Client = Client(),  # noqa: B008 - immutable
     attacker: Attacker = Attacker(),  # noqa: B008 - immutable
@@ -259,9 +264,11 @@ def audit(
 
     Args:
         model: the network, in the mode in which the client trains it; it is not changed.
-        x: the client's batch, (batch, *sample_shape), as the model expects it.
+        x: the client's batch, (batch, *sample_shape), as the model expects it: a tensor, an array,
+            a DataFrame, a tuple or a dict of several inputs, a Dataset, or a DataLoader, of which
+            the first batch is taken; see `gradpeel.coercion`.
         y: class labels, (batch,), for the cross-entropy; targets, (batch, outputs), for the other
-            losses.
+            losses. None if `x` brings them; the name of a column if `x` is a DataFrame.
         client: how the client trains; by default it sends the gradient of one batch (FedSGD).
         attacker: what the server does and knows; by default it leaves the model as it is and knows
             all but the data.
@@ -293,11 +300,12 @@ def audit(
     target = split(model, layer=attacker.layer)
     dtype = target.weight.dtype if client.dtype is None else client.dtype
     # Simulated on the CPU, wherever model and data live.
-    x, y = as_batch(x, dtype).cpu(), as_tensor("y", y).cpu()
+    taken, wanted, columns = as_labelled_samples(model, x, y, dtype)
+    taken, wanted = taken.cpu(), wanted.cpu()
     if target.weight.device.type != "cpu":
         model = copy.deepcopy(model).cpu()
         target = split(model, layer=target.layer)
-    steps = _most_steps(client, aggregation, len(x))
+    steps = _most_steps(client, aggregation, len(taken))
     if steps > 1:
         check_rows_last(target.front, target.layer)
     # Dropout in front of the layer draws from PyTorch's own generator.
@@ -305,18 +313,19 @@ def audit(
         torch.manual_seed(seed)
         layer = design.shape(
             Layer(target.weight.double(), target.bias.double()),
-            batch_size=len(x),
+            batch_size=len(taken),
             rng=np.random.default_rng(seed),
             front=target.to(torch.float64).front,
         )
         shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
         received = split(shaped, layer=target.layer)
-        received.check_on(x)
+        received.check_on(taken)
         simulated = simulate_round(
-            shaped, received, x, y, client=client, aggregation=aggregation, seed=seed
+            shaped, received, taken, wanted, client=client, aggregation=aggregation, seed=seed
         )
     update, exposed = simulated.update, simulated.exposure
     is_input = received.front.space == "input"
+    truth = pick(taken, received.front.entry) if is_input else simulated.rows
     if not attacker.knows_batch_size:
         update = replace(update, batch_size=None)
 
@@ -326,7 +335,7 @@ def audit(
         update,
         loss=loss,
         knows_tail=attacker.knows_tail,
-        sample_shape=tuple(x.shape[1:]) if is_input else None,
+        sample_shape=tuple(truth.shape[1:]) if is_input else None,
         data_range=attacker.data_range,
         effort=attacker.effort,
         layer=target.layer,
@@ -344,8 +353,7 @@ def audit(
     # with. A difference of weights is rounded like weights.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
     needed = LIMITS.clear * LIMITS.rounding * max(resolution, peeling.weight_rounding)
-    truth = x if is_input else simulated.rows
-    scored = score(recovery, truth, y, exposure=exposed, signals=strength, needed=needed)
+    scored = score(recovery, truth, wanted, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
         scored,
         exposed,
@@ -360,9 +368,9 @@ def audit(
         owners=simulated.owners,
         features=target.features,
         model=shaped,
-        x=x,
+        x=taken,
         truth=truth,
-        y=y,
+        y=wanted,
         without_tail=_why_without_tail(received, update, loss, attacker, steps),
         update=update,
         exposure=exposed,
@@ -371,6 +379,7 @@ def audit(
         signals=strength,
         seed=seed,
         seconds=seconds,
+        columns=columns,
     )
 
 

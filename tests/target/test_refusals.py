@@ -62,15 +62,6 @@ def quietly(make: Callable[[], nn.Module]) -> nn.Module:
         return make()
 
 
-class TwoInputs(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.one = dense()
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return torch.relu(self.one(x)) * mask
-
-
 class ByHand(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
         return functional.linear(input, self.weight.abs(), self.bias)
@@ -317,12 +308,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     "skip of sizes": (
         lambda: Written(lambda n, x: n.two(n.one(x).relu()) / x.size(1)),
         [NOT_YET(f"size takes a value around Linear 'one' (a skip connection): {OTHER}")],
-    ),
-    "two inputs": (
-        TwoInputs,
-        [
-            NOT_YET("forward takes 2 inputs: x, mask"),
-        ],
     ),
     "two outputs": (
         lambda: Written(lambda n, x: ((h := n.one(x).relu()), n.two(h))),

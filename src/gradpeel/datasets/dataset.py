@@ -72,7 +72,7 @@ class Dataset:
         name: what reports call it.
         x_train: the client's samples, (train, *sample_shape).
         y_train: their labels, (train,), in 0..classes-1.
-        x_test: the server's own samples, (test, *sample_shape).
+        x_test: the server's own samples, (test, *sample_shape); there may be none.
         y_test: their labels, (test,).
         classes: number of classes, at least 2 (with one class the loss has no gradient).
         data_range: bounds that every value of `x_train` keeps, or None where nothing is promised;
@@ -121,7 +121,7 @@ class Dataset:
     def _checked_samples(self, field: str) -> NDArray[np.float64]:
         x = np.asarray(getattr(self, field))
         check_dtype(self.name, field, x.dtype)
-        if x.ndim < 2 or x.size == 0:
+        if x.ndim < 2 or (x.size == 0 and (len(x) or field == "x_train")):
             raise self._broken(f"{field} has shape {x.shape}: expected (samples, features ...)")
         # A long double beyond float64 becomes inf, which the next check reports.
         with np.errstate(over="ignore"):

@@ -24,7 +24,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import as_batch, as_tensor, check_module, is_number
+from gradpeel.checks import check_module, is_number
+from gradpeel.coercion import Samples, TakenSamples, Targets, as_samples
 from gradpeel.decoder.inputs import check_belongs
 from gradpeel.errors import InputError, ModelRefusedError, ModelSettingError
 from gradpeel.losses import CrossEntropy
@@ -134,10 +135,10 @@ class Membership:
 def contains(
     model: nn.Module,
     update: Update,
-    records: Tensor,
+    records: Samples,
     *,
-    labels: Tensor | None = None,
-    non_members: Tensor | None = None,
+    labels: Targets = None,
+    non_members: Samples | None = None,
     max_false_positive_rate: float = 1e-3,
     loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
     layer: str | None = None,
@@ -148,7 +149,8 @@ def contains(
         model: the network the update was computed on, with the weights the client had; the layers
             up to the first Linear with ReLU are enough.
         update: what the client sent: the gradient of a batch, or a difference of weights.
-        records: (n, *sample_shape) records, as the client would feed them to the network.
+        records: (n, *sample_shape) records, as the client would feed them to the network, in any
+            form that `gradpeel.coercion` names; of a DataLoader, all batches.
         labels: (n,) their labels, if they are known. They are used only to tell how strong a trace
             each record would have left.
         non_members: (m, *sample_shape) records of the same kind that certainly were not in; the
@@ -177,9 +179,11 @@ def contains(
         raise InputError(f"max_false_positive_rate={limit!r}: expected a number between 0 and 1")
     target = split(model, layer=layer, share=True)
     check_belongs(model, target, update, whole=False)
-    rows = _rows(target, records, "records")
+    asked = as_samples(
+        model, records, labels, target.weight.dtype, name="records", labels="labels", every=True
+    )
+    rows, labels = _rows(target, asked, "records"), asked.y
     if labels is not None:
-        labels = as_tensor("labels", labels)
         if len(labels) != len(rows):
             raise InputError(f"labels: {len(labels)} for {len(rows)} records: expected one each")
         if known_loss is not None and target.tail.unknown is None:
@@ -195,7 +199,10 @@ def contains(
     )
     outside = None
     if non_members is not None:
-        outside = whole.place(_rows(target, non_members, "non_members"))
+        others = as_samples(
+            model, non_members, None, target.weight.dtype, name="non_members", every=True
+        )
+        outside = whole.place(_rows(target, others, "non_members"))
     calibration = calibrate(span, place, rows, update, outside=outside, limit=limit)
     near = place.distances <= IN_ERRORS * place.errors
     far = place.distances > _OUT_ERRORS * place.errors
@@ -239,9 +246,9 @@ def _judge(
     return "out", None
 
 
-def _rows(target: Target, records: object, name: str) -> Tensor:
+def _rows(target: Target, records: TakenSamples, name: str) -> Tensor:
     """What enters the target, computed in the dtype in which the client computes."""
-    batch = as_batch(records, target.weight.dtype, name=name)
+    batch = records.x
     try:
         rows = target.rows(batch)
         again = rows if target.front.space == "input" else target.rows(batch.flip(0)).flip(0)

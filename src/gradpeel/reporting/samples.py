@@ -115,7 +115,7 @@ def draw_pairs(
         pair, column = divmod(number, columns)
         left, top = layout.left + (side + layout.gap) * column, layout.top + layout.pair * pair
         above = place_axes(figure, left, top, side, side)
-        draw_picture(above, audit.x[sample].double().numpy(), _range(audit))
+        draw_picture(above, audit.truth[sample].double().numpy(), _range(audit))
         label = true_class(audit, dataset, sample, most=layout.name)
         above.set_title(label, size=size, pad=3, parse_math=False)
         below = place_axes(figure, left, top + side + layout.gap, side, side)
@@ -132,7 +132,7 @@ def draw_pairs(
 
 
 def _range(audit: Audit) -> tuple[float, float]:
-    return float(audit.x.min()), float(audit.x.max())
+    return float(audit.truth.min()), float(audit.truth.max())
 
 
 def draw_picture(axes: Axes, picture: NDArray[np.float64], bounds: tuple[float, float]) -> None:

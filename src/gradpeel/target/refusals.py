@@ -115,9 +115,6 @@ def reasons_in_modules(model: nn.Module) -> list[ModelError]:
 def reasons_in_steps(steps: ForwardPass) -> list[ModelError]:
     """What the recorded forward pass shows before its target is known."""
     reasons: list[ModelError] = []
-    if len(steps.inputs) > 1:
-        names = ", ".join(str(node.target) for node in steps.inputs)
-        reasons.append(UnsupportedModelError(f"forward takes {len(steps.inputs)} inputs: {names}"))
     if not isinstance(steps.output.args[0], fx.Node):
         kind = type(steps.output.args[0]).__name__
         reasons.append(UnsupportedModelError(f"the model returns a {kind}: expected one tensor"))

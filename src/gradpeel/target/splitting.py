@@ -29,6 +29,7 @@ from torch.nn import functional
 
 from gradpeel.checks import check_layer, check_module
 from gradpeel.errors import InputError, ModelError, ModelRefusedError
+from gradpeel.inputs import NetworkInput
 from gradpeel.target.features import FeatureFront
 from gradpeel.target.forward_pass import ForwardPass, is_linear
 from gradpeel.target.front import Front
@@ -91,7 +92,7 @@ class Target:
         """Number F of features that enter each neuron."""
         return self.weight.shape[1]
 
-    def rows(self, x: Tensor) -> Tensor:
+    def rows(self, x: NetworkInput) -> Tensor:
         """Map a batch, (n, *sample_shape), to what enters the target, (n, features)."""
         return self.front(x.to(self.weight.device))
 
@@ -99,14 +100,14 @@ class Target:
         """Map rows, (n, features), to what enters the ReLU, (n, neurons)."""
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
 
-    def logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: NetworkInput) -> Tensor:
         """Map a batch, (n, *sample_shape), to the output of the model, (n, classes).
 
         Where `tail.unknown` says so, the output differs each time, or depends on the batch.
         """
         return self._behind(self.rows(x))
 
-    def check_on(self, x: Tensor) -> None:
+    def check_on(self, x: NetworkInput) -> None:
         """Make sure that the parts make up the network on a batch, where `split` could not try it.
 
         Raises:
@@ -161,8 +162,8 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
     """Split a network at its first Linear -> ReLU that can be read, or at one of your choice.
 
     Args:
-        model: any module of one input that torch.fx can trace; it is not changed. Parts of it that
-            cannot be traced are kept whole.
+        model: any module that torch.fx can trace; it is not changed. Parts of it that cannot be
+            traced are kept whole.
         layer: name of the Linear to split at, such as "classifier.0"; by default the first one that
             can be read. A model that cannot be traced is split at a named layer without its tail.
         share: use the model's own parameters instead of copies, to save memory; later changes of
@@ -268,7 +269,7 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
         front=_front(steps, node, linear),
         tail=tail,
     )
-    if isinstance(target.front, Front):
+    if isinstance(target.front, Front) and target.front.entry is None:
         reasons = reasons_not_reproduced(steps.root, target.front, target.logits)
     else:
         reasons = reasons_hooked(steps, node)
@@ -283,7 +284,7 @@ def _front(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Front | Feat
     changing = "; ".join(one.what for one in unsteady(steps, steps.nodes_before(node)))
     trained, dtype = steps.trained_before(node), linear.weight.dtype
     if not obstacle and not changing:
-        return Front(front_steps, linear.in_features, dtype, trained)
+        return Front(front_steps, linear.in_features, dtype, trained, steps.entry(node))
     return FeatureFront(
         steps.root,
         steps.parameter_names[id(linear.weight)].rpartition(".")[0],

@@ -64,13 +64,17 @@ def read_tail(steps: ForwardPass, relu: fx.Node, neurons: int) -> Tail:
     unknown = "; ".join(found.what for found in unsteady(steps, steps.nodes_after(relu))) or None
     if unknown is None and steps.consumers(relu, of_rows=True) == [steps.output]:
         unknown = "the model ends at the target"
+    others = steps.inputs_after(relu)
+    if others:
+        named = ", ".join(steps.describe(node) for node in others)
+        unknown = f"{named} enters the network behind the target"
     found = _next_layer(steps, relu, neurons)
     if found is None:
-        tail = Tail(steps.module_after(relu), unknown=unknown)
+        tail = Tail(nn.Identity() if others else steps.module_after(relu), unknown=unknown)
     else:
         node, layer = found
         tail = Tail(
-            steps.module_after(node),
+            nn.Identity() if others else steps.module_after(node),
             next_layer=layer,
             next_weight_name=steps.parameter_names[id(layer.weight)],
             next_bias_name=steps.parameter_names.get(id(layer.bias)),
