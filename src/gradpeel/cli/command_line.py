@@ -6,7 +6,7 @@ import shlex
 
 import typer
 
-__all__ = ["command_line"]
+__all__ = ["command_line", "is_given"]
 
 LEFT_OUT = {"out", "data_dir", "show", "as_json", "quiet", "samples"}
 """Where files lie and how the result is shown belongs to one machine, not to the audit."""
@@ -28,8 +28,7 @@ def command_line(context: typer.Context) -> str:
     words = ["gradpeel", context.info_name or ""]
     for parameter in context.command.params:
         name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if name in LEFT_OUT or source is None or source.name != "COMMANDLINE":
+        if name in LEFT_OUT or not is_given(context, name):
             continue
         value = context.params[name]
         is_flag = getattr(parameter, "is_flag", False)
@@ -37,3 +36,9 @@ def command_line(context: typer.Context) -> str:
         if not is_flag:
             words.append(str(getattr(value, "value", value)))
     return shlex.join(words)
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user stated an option."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

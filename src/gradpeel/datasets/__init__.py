@@ -12,7 +12,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gradpeel.datasets.dataset import SCALINGS, Batch, Dataset, draw_batch, rescale
+from gradpeel.datasets.dataset import (
+    SCALINGS,
+    Batch,
+    Dataset,
+    draw_batch,
+    rescale,
+    with_channels_first,
+)
 from gradpeel.datasets.embedded import EMBEDDED, assemble, load_embedded
 from gradpeel.datasets.npz import load_npz
 from gradpeel.datasets.standard import STANDARD, StandardSet, first_samples, load_standard
@@ -36,6 +43,7 @@ __all__ = [
     "load_standard",
     "load_table",
     "rescale",
+    "with_channels_first",
 ]
 
 
@@ -47,6 +55,7 @@ def load(
     image_size: int | None = None,
     limit: int | None = None,
     label_column: str | None = None,
+    channels_first: bool = False,
 ) -> Dataset:
     """Load an embedded or a standard data set by name, or an .npz, .csv or .parquet file by path.
 
@@ -59,6 +68,8 @@ def load(
         limit: the number of samples to take from each split, at most. By default all; of a
             standard data set at most 4,096, see `load_standard`.
         label_column: name of the column of labels of a .csv or .parquet file, see `load_table`.
+        channels_first: lay out images as (channels, height, width), as PyTorch's convolutions
+            expect them.
 
     Raises:
         InputError: there is no such data set, or it breaks a rule.
@@ -67,6 +78,16 @@ def load(
         >>> load("breast_cancer")
         Dataset('breast_cancer', train=400, test=169, sample_shape=(30,), classes=2)
     """
+    if channels_first:
+        images = load(
+            name_or_path,
+            scaling,
+            data_dir=data_dir,
+            image_size=image_size,
+            limit=limit,
+            label_column=label_column,
+        )
+        return with_channels_first(images)
     is_name = isinstance(name_or_path, str)
     is_known = is_name and name_or_path in {*EMBEDDED, *STANDARD}
     is_table = not is_known and Path(name_or_path).suffix.lower() in READERS

@@ -140,10 +140,12 @@ def draw_picture(axes: Axes, picture: NDArray[np.float64], bounds: tuple[float, 
 
     Args:
         axes: where.
-        picture: (H, W), (H, W, 1) or (H, W, 3).
+        picture: (H, W), or with one or three colours in the last or in the first place.
         bounds: what is black and what is white.
     """
     low, high = bounds
+    if picture.ndim == 3 and picture.shape[2] not in (1, 3):
+        picture = np.moveaxis(picture, 0, 2)
     if picture.ndim == 3 and picture.shape[2] == 3:
         # matplotlib draws colours as they are and wants them in [0, 1].
         picture = np.clip((picture - low) / ((high - low) or 1.0), 0, 1)

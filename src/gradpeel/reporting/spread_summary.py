@@ -1,0 +1,70 @@
+"""What a person reads after `gradpeel audit --repeats` or `--checkpoints`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gradpeel.audits import Audits, TrainingCurve
+from gradpeel.reporting.layout import facts, headed, panel
+from gradpeel.reporting.spread_words import (
+    measures,
+    share_of,
+    spread_facts,
+    verdict_of,
+    worst_case,
+)
+from gradpeel.reporting.words import percent, printable
+
+__all__ = ["spread_summary"]
+
+
+def spread_summary(found: Audits | TrainingCurve, *, data: str) -> RenderableType:
+    """The verdict over all repeats, the spread of what was measured, and its limits.
+
+    Args:
+        found: the audits.
+        data: what the data is called.
+    """
+    is_curve = isinstance(found, TrainingCurve)
+    body = _by_step(found) if is_curve else _spread(found)
+    heading = "By training step" if is_curve else "Share of the batch"
+    return panel(
+        f"gradpeel audit: {printable(data)}",
+        [
+            Text(verdict_of(found), style="bold red" if found.worst.score.read else "bold yellow"),
+            headed(heading, body),
+            facts([*spread_facts(found), ("Worst case", worst_case(found))]),
+        ],
+    )
+
+
+def _spread(found: Audits) -> Table:
+    rows = [
+        (one.name, *map(percent, (one.shares.least, one.shares.median, one.shares.most)))
+        for one in measures(found)
+    ]
+    return _table(("", "least", "median", "most"), rows)
+
+
+def _by_step(curve: TrainingCurve) -> Table:
+    names = [one.name for one in measures(curve[0])]
+    rows = [
+        (f"{step:,}", *(share_of(one.shares) for one in measures(audits)))
+        for step, audits in zip(curve.steps, curve.at, strict=True)
+    ]
+    return _table(("step", *names), rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    for _ in head[1:]:
+        table.add_column(justify="right")
+    table.add_row(*(Text(name, style="dim") for name in head))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
