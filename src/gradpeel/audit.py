@@ -87,6 +87,8 @@ class Audit:
         seed: the seed of everything random.
         seconds: how long the decoder took.
         columns: names of the features of a sample, where the data came with names.
+        entry: of a network with several inputs, the name of the one that comes back; None of a
+            network with one, and where features come back.
     """
 
     client: Client
@@ -107,6 +109,7 @@ class Audit:
     seed: int
     seconds: float
     columns: tuple[str, ...] | None = None
+    entry: str | None = None
 
     @property
     def design(self) -> Design:
@@ -233,6 +236,7 @@ class Audit:
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,
+            "entry": self.entry,
             "unrecovered_but_reachable": [
                 {"sample": i, "why": outcome.value, "signal": _known(float(self.signals[i]))}
                 for i, outcome in enumerate(score.outcomes)
@@ -380,6 +384,7 @@ def audit(
         seed=seed,
         seconds=seconds,
         columns=columns,
+        entry=None if received.front.entry is None else received.front.entry[1],
     )
 
 

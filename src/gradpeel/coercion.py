@@ -23,6 +23,7 @@ Example:
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -282,6 +283,11 @@ def _values(name: str, value: Any) -> Any:  # noqa: ANN401 - whatever `as_tensor
         return np.require(array, array.dtype.newbyteorder("="), ["C", "W"])
     if isinstance(value, list) and value and all(map(_is_array, value)):
         return _stack(name, value)
+    if isinstance(value, list | tuple):
+        # Python's numbers are float64; torch would round them to its default type.
+        with contextlib.suppress(ValueError, OverflowError):
+            array = np.array(value)
+            return array if array.dtype.kind in "biuf" else value
     return value
 
 

@@ -12,7 +12,6 @@ from gradpeel.audits import Audits, TrainingCurve
 from gradpeel.reporting.layout import facts, headed, panel
 from gradpeel.reporting.spread_words import (
     measures,
-    share_of,
     spread_facts,
     verdict_of,
     worst_case,
@@ -51,12 +50,17 @@ def _spread(found: Audits) -> Table:
 
 
 def _by_step(curve: TrainingCurve) -> Table:
+    """The medians and, of what can be read, the ends where they differ."""
+    is_spread = any(len(audits) > 1 for audits in curve.at)
+    rows = []
+    for step, audits in zip(curve.steps, curve.at, strict=True):
+        found = measures(audits)
+        ends = found[0].shares
+        between = [f"{percent(ends.least)} to {percent(ends.most)}"] if is_spread else []
+        first, *others = [percent(one.shares.median) for one in found]
+        rows.append([f"{step:,}", first, *between, *others])
     names = [one.name for one in measures(curve[0])]
-    rows = [
-        (f"{step:,}", *(share_of(one.shares) for one in measures(audits)))
-        for step, audits in zip(curve.steps, curve.at, strict=True)
-    ]
-    return _table(("step", *names), rows)
+    return _table(["step", names[0], *["least to most"] * is_spread, *names[1:]], rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -66,5 +70,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
         table.add_column(justify="right")
     table.add_row(*(Text(name, style="dim") for name in head))
     for row in rows:
-        table.add_row(*map(Text, row))
+        # A name may take two lines, a number may not.
+        table.add_row(*(Text(cell.replace(" ", "\N{NO-BREAK SPACE}")) for cell in row))
     return table

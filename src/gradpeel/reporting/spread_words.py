@@ -120,16 +120,18 @@ def spread_facts(found: Audits | TrainingCurve) -> list[tuple[str, str]]:
 
 def worst_case(found: Audits | TrainingCurve) -> str:
     """The audit that read most, in a sentence."""
-    worst = found.worst
-    score, noun = worst.score, worst.recovery.noun
-    where = ""
     if isinstance(found, TrainingCurve):
-        step = next(s for s, audits in zip(found.steps, found.at, strict=True) if worst in audits)
-        where = f" at step {step:,}"
-    return (
-        f"The audit that read most{where} read {score.read:,} of "
-        f"{counted(score.batch_size, noun)} (seed {worst.seed})."
-    )
+        steps = zip(found.steps, found.at, strict=True)
+        places = {
+            id(one): f"step {step:,}" + (f", repeat {number}" if len(audits) > 1 else "")
+            for step, audits in steps
+            for number, one in enumerate(audits, start=1)
+        }
+    else:
+        places = {id(one): f"repeat {number}" for number, one in enumerate(found, start=1)}
+    worst = found.worst
+    size = counted(worst.score.batch_size, worst.recovery.noun)
+    return f"The audit that read most ({places[id(worst)]}) read {worst.score.read:,} of {size}."
 
 
 def _differs(found: Audits, *, is_curve: bool) -> str:

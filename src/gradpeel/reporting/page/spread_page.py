@@ -98,14 +98,14 @@ def _html(page: SpreadReport) -> str:
 
 
 def _audits(found: Audits) -> list[tuple[str, ...]]:
-    """Of every audit: repeat, seed, batch size, and the counts."""
+    """Of every audit: repeat, batch size, and the counts."""
     rows = []
     for number, one in enumerate(found, start=1):
         score = one.score
         members = "not asked" if one.refuses_membership else f"{one.membership.count('in'):,}"
         bound = round(score.peeling_bound * score.batch_size)
         counts = (score.batch_size, score.read, score.recovered, bound)
-        rows.append((str(number), str(one.seed), *(f"{count:,}" for count in counts), members))
+        rows.append((str(number), *(f"{count:,}" for count in counts), members))
     return rows
 
 
