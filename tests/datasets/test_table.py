@@ -171,7 +171,7 @@ def test_records_that_do_not_fit(test: Any, message: str) -> None:
 
 def test_a_parquet_column_of_another_type(tmp_path: Path) -> None:
     parquet.write_table(table({"when": [[1], [2]], "y": [0, 1]}), tmp_path / "a.parquet")
-    with pytest.raises(gp.InputError, match="column 'when' of type list<.*: expected numbers or"):
+    with pytest.raises(gp.InputError, match=r"column 'when' of type list<.*: expected numbers or"):
         load(tmp_path / "a.parquet")
     parquet.write_table(table({"age": [1, None], "y": [0, 1]}), tmp_path / "a.parquet")
     with pytest.raises(gp.InputError, match="column 'age': 1 of 2 values are missing"):
