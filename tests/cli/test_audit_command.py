@@ -455,9 +455,8 @@ def test_checkpoints_are_a_curve() -> None:
 
 def test_tables_and_files_without_a_test_split(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    lines = [
-        f"{a:.3f},{b:.0f},{'ab'[i % 2]},{i % 2}" for i, (a, b) in enumerate(rng.random((20, 2)))
-    ]
+    sizes = enumerate(rng.random((20, 2)))
+    lines = [f"{a:.3f},{b:.0f},{'ab'[i % 2]},{i % 2}" for i, (a, b) in sizes]
     (folder / "people.csv").write_text("\n".join(["size,big,kind,label", *lines]), encoding="utf-8")
     small = ("--batch-size", "4", "--neurons", "60", "--effort", "0")
     assert numbers_of("--data", "people.csv", *small)["features"] == 4
@@ -467,19 +466,8 @@ def test_tables_and_files_without_a_test_split(folder: Path) -> None:
 
 
 def test_images_for_convolutions(folder: Path) -> None:
-    finished = run(
-        *[
-            "--data",
-            "digits",
-            "--batch-size",
-            "4",
-            "--neurons",
-            "60",
-            "--channels-first",
-            "--out",
-            "out",
-        ]
-    )
+    small = ("--data", "digits", "--batch-size", "4", "--neurons", "60")
+    finished = run(*small, "--channels-first", "--out", "out")
     assert finished.exit_code == 0
     values = json.loads(Path("out/report.json").read_text(encoding="utf-8"))
     assert values["pictures"]

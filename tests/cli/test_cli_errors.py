@@ -72,7 +72,7 @@ TABLE = [
     (f"{AUDIT} --label-column y", "label_column='y': data='tiny.npz': only a file ending in .csv"),
     (
         f"{AUDIT} --channels-first",
-        "channels_first: tiny has samples of shape (6,): expected images",
+        "channels_first: tiny has samples of shape (6,): expected im",
     ),
     (
         "audit --data alone.npz --batch-size 4 --design soliton-data --out out",
