@@ -28,7 +28,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 import torch
@@ -181,7 +181,7 @@ def _is_data_set(x: object) -> bool:
     return hasattr(x, "__len__") and hasattr(x, "__getitem__") and not _is_plain(x)
 
 
-def _is_several(x: object) -> bool:
+def _is_several(x: object) -> TypeGuard[Mapping[str, Any] | tuple[Any, ...]]:
     """Whether an object holds several inputs of a network: a dict, or a tuple of arrays."""
     if isinstance(x, Mapping):
         return True
@@ -292,7 +292,7 @@ def _values(name: str, value: Any) -> Any:  # noqa: ANN401 - whatever `as_tensor
 
 
 def _several(
-    model: nn.Module, x: Mapping[str, Any] | Sequence[Any], dtype: torch.dtype, name: str
+    model: nn.Module, x: Mapping[str, Any] | tuple[Any, ...], dtype: torch.dtype, name: str
 ) -> NetworkInput:
     """Several inputs, or the only one of a dict or a tuple."""
     names = tuple(map(str, x)) if isinstance(x, Mapping) else None

@@ -22,6 +22,7 @@ from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.networks import mlp
 from gradpeel.paper.table1 import Table1
 from gradpeel.paper.table1_page import to_html
+from gradpeel.reporting.page import Document
 from gradpeel.reporting.page.sweep_page import sweep_html
 from gradpeel.sweeps import Results
 from opened_page import Opened
