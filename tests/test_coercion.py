@@ -34,7 +34,7 @@ class Sampled(Dataset[Any]):
         return BATCH
 
     def __getitem__(self, place: int) -> dict[str, Any]:
-        return {"input": X[place].numpy(), "label": int(Y[place])}
+        return {"pixels": X[place].numpy(), "label": int(Y[place])}
 
 
 class Streamed(IterableDataset[Any]):

@@ -9,7 +9,8 @@ Everything that takes samples takes them in the same forms:
 - a `torch.utils.data.DataLoader`, or any other iterator over batches: one batch, with its labels.
 
 Where a sample or a batch comes with its label, that is the last item of a tuple or a list, or the
-entry "label", "labels", "target", "targets" or "y" of a dict.
+entry "label", "labels", "target", "targets" or "y" of a dict. What else a dict holds are inputs by
+their names in `forward`; the name of a single one does not matter.
 
 Neither pandas nor `torch.utils.data` is imported here: whoever has such an object has done so.
 
@@ -232,10 +233,12 @@ def _labelled(given: Any) -> tuple[Any, Any]:  # noqa: ANN401 - whatever a loade
     if isinstance(given, Mapping):
         label = next((key for key in LABELS if key in given), None)
         rest = {key: value for key, value in given.items() if key != label}
-        return rest, None if label is None else given[label]
+        # What a data set calls its only input is no concern of the network.
+        inputs = next(iter(rest.values())) if len(rest) == 1 else rest
+        return inputs, None if label is None else given[label]
     if isinstance(given, tuple | list) and len(given) > 1 and not _is_numbers(given):
-        *inputs, label = given
-        return (inputs[0] if len(inputs) == 1 else tuple(inputs)), label
+        *several, label = given
+        return (several[0] if len(several) == 1 else tuple(several)), label
     is_wrapped = isinstance(given, tuple | list) and len(given) == 1 and _is_array(given[0])
     return (given[0] if is_wrapped else given), None
 
