@@ -111,8 +111,9 @@ def audit_many(
     makes = not isinstance(model, nn.Module)
     if makes and not callable(model):
         check_module(model)
-    varied = ("batches",) if is_stream(x) or batch_size is not None else ()
-    varied += ("initialisations",) if makes else ()
+    draws_batches = is_stream(x) or batch_size is not None
+    names = {"batches": draws_batches, "initialisations": makes}
+    varied = tuple(name for name, does in names.items() if does)
     is_random = attacker.design.weights != "keep" or client.noise or client.local_batch_size
     if repeats > 1 and not varied and not is_random:
         raise InputError(
@@ -195,9 +196,10 @@ def audit_checkpoints(
     check_seed(seed)
     if not checkpoints:
         raise InputError("checkpoints: expected at least one state dict by its step")
-    for step in checkpoints:
-        if not isinstance(step, int):
-            raise InputError(f"checkpoints: step {step!r}: expected an integer")
+    steps: list[object] = list(checkpoints)
+    for given in steps:
+        if not isinstance(given, int):
+            raise InputError(f"checkpoints: step {given!r}: expected an integer")
     networks = {step: load_state(model, checkpoints[step], step) for step in sorted(checkpoints)}
     if repeats != 1 and batch_size is None and not is_stream(x):
         raise InputError(f"repeats={repeats}: expected batch_size, or a DataLoader")

@@ -28,14 +28,15 @@ def spread_summary(found: Audits | TrainingCurve, *, data: str) -> RenderableTyp
         found: the audits.
         data: what the data is called.
     """
-    is_curve = isinstance(found, TrainingCurve)
-    body = _by_step(found) if is_curve else _spread(found)
-    heading = "By training step" if is_curve else "Share of the batch"
+    if isinstance(found, TrainingCurve):
+        part = headed("By training step", _by_step(found))
+    else:
+        part = headed("Share of the batch", _spread(found))
     return panel(
         f"gradpeel audit: {printable(data)}",
         [
             Text(verdict_of(found), style="bold red" if found.worst.score.read else "bold yellow"),
-            headed(heading, body),
+            part,
             facts([*spread_facts(found), ("Worst case", worst_case(found))]),
         ],
     )
