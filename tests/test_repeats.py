@@ -138,7 +138,7 @@ def test_a_checkpoint_is_an_audit_of_its_weights(curve: gp.TrainingCurve) -> Non
     model = default_model(FEATURES, 80, CLASSES)
     model.load_state_dict(trained((60,))[60])
     one = curve[1][0]
-    same = gp.audit(model, one.x, one.y, attacker=PEELING)
+    same = gp.audit(model, one.inputs, one.y, attacker=PEELING)
     assert same.as_dict() | {"seconds": 0} == one.as_dict() | {"seconds": 0}
 
 

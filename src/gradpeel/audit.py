@@ -71,8 +71,8 @@ class Audit:
         owners: (batch,) int64, the client of each sample.
         features: number of features that enter the target.
         model: the network the client received, after the design.
-        x: (batch, *sample_shape) the client's samples; `gradpeel.inputs.Inputs` of a network with
-            several inputs.
+        inputs: all that the client's model takes: (batch, *sample_shape), or
+            `gradpeel.inputs.Inputs` of a network with several inputs.
         truth: what the recovery is compared with: the samples themselves or, where features come
             back, (batch, features) what entered the layer in the client's own forward pass.
         y: (batch,) labels, or (batch, outputs) targets.
@@ -97,7 +97,7 @@ class Audit:
     owners: Tensor
     features: int
     model: nn.Module
-    x: NetworkInput
+    inputs: NetworkInput
     truth: Tensor
     y: Tensor
     without_tail: str | None
@@ -110,6 +110,16 @@ class Audit:
     seconds: float
     columns: tuple[str, ...] | None = None
     entry: str | None = None
+
+    @property
+    def x(self) -> Tensor:
+        """(batch, *sample_shape) the client's samples.
+
+        Of a network with several inputs, the one that comes back, or the first one if none does.
+        """
+        if isinstance(self.inputs, Tensor):
+            return self.inputs
+        return self.truth if self.entry is not None else self.inputs.tensors[0]
 
     @property
     def design(self) -> Design:
@@ -129,12 +139,12 @@ class Audit:
         """
         if self.client.lr is None:
             return None
-        return _most_steps(self.client, self.aggregation, len(self.x))
+        return _most_steps(self.client, self.aggregation, len(self.inputs))
 
     @property
     def took_part(self) -> int:
         """How many samples the clients drew; with few steps on minibatches, not all."""
-        return sum(map(self.client.count_samples, self.aggregation.split(len(self.x))))
+        return sum(map(self.client.count_samples, self.aggregation.split(len(self.inputs))))
 
     @property
     def recovered_by_client(self) -> tuple[int, ...]:
@@ -156,7 +166,7 @@ class Audit:
         return contains(
             self.model,
             self.update,
-            self.x,
+            self.inputs,
             labels=self.y,
             loss=self.loss,
             layer=self.recovery.layer,
@@ -372,7 +382,7 @@ def audit(
         owners=simulated.owners,
         features=target.features,
         model=shaped,
-        x=taken,
+        inputs=taken,
         truth=truth,
         y=wanted,
         without_tail=_why_without_tail(received, update, loss, attacker, steps),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,13 +94,11 @@ class AuditRun:
         with watch_audits(repeats * max(1, len(states)), quiet=self.quiet) as on_audit:
             made = self._make()
             if self.network.checkpoints is None:
-                audits: Callable[..., Audits | TrainingCurve] = audit_many
-                first = (made,)
+                audits: Callable[..., Audits | TrainingCurve] = partial(audit_many, made)
             else:
-                audits = audit_checkpoints
-                first = (make_network(made, self.seed), states)
+                base = make_network(made, self.seed)
+                audits = partial(audit_checkpoints, base, states)
             return audits(
-                *first,
                 pool.x,
                 self._targets(pool),
                 repeats=repeats,
