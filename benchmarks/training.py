@@ -68,7 +68,8 @@ def train(data: Dataset, steps: tuple[int, ...]) -> tuple[nn.Module, dict[int, d
             states[step] = {name: value.clone() for name, value in model.state_dict().items()}
         chosen = torch.randint(len(x), (BATCH_SIZE,))
         adam.zero_grad()
-        nn.functional.cross_entropy(model(x[chosen]), y[chosen]).backward()
+        loss = nn.functional.cross_entropy(model(x[chosen]), y[chosen])
+        loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
     return model, states
 

@@ -394,7 +394,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "x: a sparse tensor: expected a dense one, such as to_dense() gives",
     ),
     (
-        lambda: local_update(MODEL, "x", Y),  # type: ignore[arg-type]
+        lambda: local_update(MODEL, "x", Y),
         "x of type str: expected a tensor of numbers",
     ),
     (

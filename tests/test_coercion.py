@@ -169,8 +169,8 @@ def drawn(kind: type[nn.Module]) -> nn.Module:
 
 
 @cache
-def audit_by_place(kind: type[nn.Module]) -> gp.Audit:
-    return gp.audit(drawn(kind), SEVERAL[0], Y)
+def audit_by_place(*, early: bool) -> gp.Audit:
+    return gp.audit(drawn(Early if early else Late), SEVERAL[0], Y)
 
 
 @pytest.mark.parametrize("place", range(1, len(SEVERAL)))
@@ -182,18 +182,18 @@ def test_networks_of_several_inputs(kind: type[nn.Module], place: int) -> None:
     assert found.score.false_certificates == 0
     assert found.membership.count("in") == BATCH
     assert torch.equal(gp.exposure(model, x).grid, found.exposure.grid)
-    same = audit_by_place(kind)
+    same = audit_by_place(early=kind is Early)
     assert torch.equal(found.recovery.samples, same.recovery.samples)
 
 
 def test_the_input_that_reaches_the_target_comes_back() -> None:
-    found = audit_by_place(Late)
+    found = audit_by_place(early=False)
     assert (found.recovery.space, found.entry) == ("input", "numbers")
     assert torch.equal(found.truth, NUMBERS)
     assert found.without_tail == "input 'category' enters the network behind the target"
     assert found.as_dict()["entry"] == "numbers"
     assert "input <code>numbers</code> of each sample" in gp.report(found).html
-    features = audit_by_place(Early)
+    features = audit_by_place(early=True)
     assert (features.recovery.space, features.entry) == ("features", None)
 
 

@@ -109,7 +109,8 @@ def trained(steps: tuple[int, ...]) -> dict[int, dict[str, Tensor]]:
         if step in steps:
             states[step] = {name: value.clone() for name, value in model.state_dict().items()}
         adam.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
     return states
 
