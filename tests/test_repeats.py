@@ -163,6 +163,7 @@ def test_what_is_said(curve: gp.TrainingCurve) -> None:
     told = console.export_text()
     assert "Not recovered is not safe" in told
     assert "least to most" in told
+    assert "the row cascade was not run" in " ".join(told.replace("│", " ").split())
 
 
 def test_batches_of_different_sizes_are_compared_by_share() -> None:

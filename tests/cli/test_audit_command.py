@@ -453,6 +453,14 @@ def test_checkpoints_are_a_curve() -> None:
     assert "At step 0, a server can read" in finished.stdout
 
 
+def test_the_command_on_a_page_names_no_directory(own: Path) -> None:
+    files = ("--checkpoints", str(own / "step-*.safetensors"))
+    assert run(*OWN, *files, "--out", "out", "--quiet").exit_code == 0
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "step-*.safetensors" in page
+    assert str(own) not in page
+
+
 def test_tables_and_files_without_a_test_split(folder: Path) -> None:
     rng = np.random.default_rng(0)
     sizes = enumerate(rng.random((20, 2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import typer
 
@@ -10,6 +11,8 @@ __all__ = ["command_line", "is_given"]
 
 LEFT_OUT = {"out", "data_dir", "show", "as_json", "quiet", "samples"}
 """Where files lie and how the result is shown belongs to one machine, not to the audit."""
+FILES = {"checkpoint", "checkpoints"}
+"""Of these the name is shown, without the directory."""
 
 
 def command_line(context: typer.Context) -> str:
@@ -34,7 +37,8 @@ def command_line(context: typer.Context) -> str:
         is_flag = getattr(parameter, "is_flag", False)
         words.append((parameter.opts if value or not is_flag else parameter.secondary_opts)[0])
         if not is_flag:
-            words.append(str(getattr(value, "value", value)))
+            word = str(getattr(value, "value", value))
+            words.append(Path(word).name if name in FILES else word)
     return shlex.join(words)
 
 

@@ -33,6 +33,8 @@ _LIMITS = (
     "rest."
 )
 
+_PEELING = " This is peeling alone; the row cascade was not run."
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -114,7 +116,7 @@ def spread_facts(found: Audits | TrainingCurve) -> list[tuple[str, str]]:
     return [
         ("What differs", _differs(several[0], is_curve=is_curve)),
         ("Confidence", checks),
-        ("Limits", _LIMITS),
+        ("Limits", _LIMITS if any(one.attacker.effort for one in every) else _LIMITS + _PEELING),
     ]
 
 
