@@ -476,8 +476,8 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     (lambda: audit(MODEL, X, Y[:5]), "y: shape (5,): expected one label for each of 6 samples"),
     (lambda: audit(MODEL, X / 0, Y), "x: 144 of 144 values are not finite"),
     (lambda: audit(MODEL, torch.tensor(1.0), Y), "x of shape (): expected (batch, *sample_shape)"),
-    (lambda: audit(MODEL, "x", Y), "x of type str: expected a tensor of numbers"),  # type: ignore[arg-type]
-    (lambda: audit(MODEL, X, None), "y of type NoneType: expected a tensor"),  # type: ignore[arg-type]
+    (lambda: audit(MODEL, "x", Y), "x of type str: expected a tensor of numbers"),
+    (lambda: audit(MODEL, X, None), "y=None: expected labels or targets"),
     (
         lambda: audit(MODEL, X, Y, client=gp.Client(loss=None)),  # type: ignore[arg-type]
         "loss=None: expected a loss such as gradpeel.CrossEntropy() or torch.nn.Cross",

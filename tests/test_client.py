@@ -394,12 +394,12 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
         "x: a sparse tensor: expected a dense one, such as to_dense() gives",
     ),
     (
-        lambda: local_update(MODEL, "x", Y),  # type: ignore[arg-type]
+        lambda: local_update(MODEL, "x", Y),
         "x of type str: expected a tensor of numbers",
     ),
     (
-        lambda: local_update(MODEL, X, None),  # type: ignore[arg-type]
-        "y of type NoneType: expected a tensor of numbers",
+        lambda: local_update(MODEL, X, None),
+        "y=None: expected labels or targets: x of Tensor has none",
     ),
     (
         lambda: local_update(MODEL, X, Y.to("meta")),

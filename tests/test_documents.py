@@ -41,6 +41,12 @@ def test_one_page_lists_all_measurements() -> None:
         assert importlib.util.find_spec(command) is not None
 
 
+def test_the_curve_over_training_is_the_measured_one() -> None:
+    text = (DOCS / "own-model.md").read_text(encoding="utf-8")
+    table = (DOCS / "training-table.md").read_text(encoding="utf-8")
+    assert table[table.index("| Adam steps") :] in text
+
+
 def test_the_glossary_is_in_order_and_has_each_term_once() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8").partition("```{glossary}\n")[2]
     terms = re.findall(r"^(\w.*)$", text, re.MULTILINE)

@@ -304,7 +304,7 @@ GRID = torch.tensor([[True, False, True], [True, True, True]])
             "x: 24 of 24 values are not finite in torch.float32",
         ),
         (
-            lambda: exposure(_model(), "x"),  # type: ignore[arg-type]
+            lambda: exposure(_model(), "x"),
             "x of type str: expected a tensor of numbers",
         ),
     ],

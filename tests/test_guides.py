@@ -20,7 +20,7 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["local-training.md", "secure-aggregation.md"])
+@pytest.mark.parametrize("page", ["local-training.md", "own-model.md", "secure-aggregation.md"])
 def test_the_code_prints_what_the_page_says(page: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "".join(_blocks(page, "python"))],

@@ -6,6 +6,7 @@ samples a server can read from one gradient, and certifies each one without look
     import gradpeel as gp
 
     gp.audit(model, x, y)        simulate a training round on your data, decode it, score it
+    gp.audit_many(model, x, y)   the same again and again, with the spread
     gp.peel(model, update)       decode an update, without any ground truth
     gp.contains(model, update, records)    which of these records took part
     gp.exposure(model, x)        the client's own check: one forward pass
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from gradpeel.aggregation import Aggregation, aggregate
     from gradpeel.attacker import Attacker
     from gradpeel.audit import Audit, audit
+    from gradpeel.audits import Audits, TrainingCurve
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
     from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
     from gradpeel.membership import Membership, contains
     from gradpeel.noise import with_noise
+    from gradpeel.repeats import audit_checkpoints, audit_many
     from gradpeel.reporting.page import Report, report
     from gradpeel.target import Normalise, Target, split
     from gradpeel.training import LocalTraining
@@ -43,12 +46,14 @@ else:
             "gradpeel.aggregation": ("Aggregation", "aggregate"),
             "gradpeel.attacker": ("Attacker",),
             "gradpeel.audit": ("Audit", "audit"),
+            "gradpeel.audits": ("Audits", "TrainingCurve"),
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
             "gradpeel.exposure": ("Exposure", "exposure"),
             "gradpeel.losses": ("BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"),
             "gradpeel.membership": ("Membership", "contains"),
             "gradpeel.noise": ("with_noise",),
+            "gradpeel.repeats": ("audit_checkpoints", "audit_many"),
             "gradpeel.reporting.page": ("Report", "report"),
             "gradpeel.target": ("Normalise", "Target", "split"),
             "gradpeel.training": ("LocalTraining",),
@@ -60,6 +65,7 @@ __all__ = [
     "Aggregation",
     "Attacker",
     "Audit",
+    "Audits",
     "BinaryCrossEntropy",
     "Client",
     "CrossEntropy",
@@ -78,10 +84,13 @@ __all__ = [
     "Report",
     "Round",
     "Target",
+    "TrainingCurve",
     "Update",
     "__version__",
     "aggregate",
     "audit",
+    "audit_checkpoints",
+    "audit_many",
     "contains",
     "designs",
     "exposure",

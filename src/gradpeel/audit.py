@@ -37,8 +37,9 @@ from torch import Tensor, nn
 
 from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
-from gradpeel.checks import as_batch, as_tensor, check_seed
+from gradpeel.checks import check_seed
 from gradpeel.client import Client
+from gradpeel.coercion import Samples, Targets, as_labelled_samples
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.inputs import check_rows_last, samples_weigh_alike
 from gradpeel.decoder.limits import LIMITS
@@ -46,6 +47,7 @@ from gradpeel.decoder.recovery import RowCount
 from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError, ModelRefusedError
 from gradpeel.exposure import Exposure
+from gradpeel.inputs import NetworkInput, pick
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
@@ -69,7 +71,8 @@ class Audit:
         owners: (batch,) int64, the client of each sample; of each token, where tokens come back.
         features: number of features that enter the target.
         model: the network the client received, after the design.
-        x: (batch, *sample_shape) the client's samples.
+        inputs: all that the client's model takes: (batch, *sample_shape), or
+            `gradpeel.inputs.Inputs` of a network with several inputs.
         truth: what the recovery is compared with: the samples themselves or, where features come
             back, (batch, features) what entered the layer in the client's own forward pass.
         y: (batch,) labels, or (batch, outputs) targets.
@@ -83,6 +86,9 @@ class Audit:
         signals: (batch,) how strongly each sample stands out where peeling would read it.
         seed: the seed of everything random.
         seconds: how long the decoder took.
+        columns: names of the features of a sample, where the data came with names.
+        entry: of a network with several inputs, the name of the one that comes back; None of a
+            network with one, and where features come back.
     """
 
     client: Client
@@ -91,7 +97,7 @@ class Audit:
     owners: Tensor
     features: int
     model: nn.Module
-    x: Tensor
+    inputs: NetworkInput
     truth: Tensor
     y: Tensor
     without_tail: str | None
@@ -102,6 +108,18 @@ class Audit:
     signals: Tensor
     seed: int
     seconds: float
+    columns: tuple[str, ...] | None = None
+    entry: str | None = None
+
+    @property
+    def x(self) -> Tensor:
+        """(batch, *sample_shape) the client's samples.
+
+        Of a network with several inputs, the one that comes back, or the first one if none does.
+        """
+        if isinstance(self.inputs, Tensor):
+            return self.inputs
+        return self.truth if self.entry is not None else self.inputs.tensors[0]
 
     @property
     def design(self) -> Design:
@@ -126,12 +144,12 @@ class Audit:
         """
         if self.client.lr is None:
             return None
-        return _most_steps(self.client, self.aggregation, len(self.x))
+        return _most_steps(self.client, self.aggregation, len(self.inputs))
 
     @property
     def took_part(self) -> int:
         """How many samples the clients drew; with few steps on minibatches, not all."""
-        return sum(map(self.client.count_samples, self.aggregation.split(len(self.x))))
+        return sum(map(self.client.count_samples, self.aggregation.split(len(self.inputs))))
 
     @property
     def recovered_by_client(self) -> tuple[int, ...]:
@@ -153,7 +171,7 @@ class Audit:
         return contains(
             self.model,
             self.update,
-            self.x,
+            self.inputs,
             labels=self.y,
             loss=self.loss,
             layer=self.recovery.layer,
@@ -234,6 +252,7 @@ class Audit:
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,
+            "entry": self.entry,
             "unrecovered_but_reachable": [
                 {"sample": i, "why": outcome.value, "signal": _known(float(self.signals[i]))}
                 for i, outcome in enumerate(score.outcomes)
@@ -250,8 +269,8 @@ def _known(value: float) -> float | None:
 
 def audit(
     model: nn.Module,
-    x: Tensor,
-    y: Tensor,
+    x: Samples,
+    y: Targets = None,
     *,
     client: Client = Client(),  # noqa: B008 - immutable
     attacker: Attacker = Attacker(),  # noqa: B008 - immutable
@@ -265,9 +284,11 @@ def audit(
 
     Args:
         model: the network, in the mode in which the client trains it; it is not changed.
-        x: the client's batch, (batch, *sample_shape), as the model expects it.
+        x: the client's batch, (batch, *sample_shape), as the model expects it: a tensor, an array,
+            a DataFrame, a tuple or a dict of several inputs, a Dataset, or a DataLoader, of which
+            the first batch is taken; see `gradpeel.coercion`.
         y: class labels, (batch,), for the cross-entropy; targets, (batch, outputs), for the other
-            losses.
+            losses. None if `x` brings them; the name of a column if `x` is a DataFrame.
         client: how the client trains; by default it sends the gradient of one batch (FedSGD).
         attacker: what the server does and knows; by default it leaves the model as it is and knows
             all but the data.
@@ -299,11 +320,12 @@ def audit(
     target = split(model, layer=attacker.layer)
     dtype = target.weight.dtype if client.dtype is None else client.dtype
     # Simulated on the CPU, wherever model and data live.
-    x, y = as_batch(x, dtype).cpu(), as_tensor("y", y).cpu()
+    taken, wanted, columns = as_labelled_samples(model, x, y, dtype)
+    taken, wanted = taken.cpu(), wanted.cpu()
     if target.weight.device.type != "cpu":
         model = copy.deepcopy(model).cpu()
         target = split(model, layer=target.layer)
-    steps = _most_steps(client, aggregation, len(x))
+    steps = _most_steps(client, aggregation, len(taken))
     if steps > 1:
         check_rows_last(target)
     # Dropout in front of the layer draws from PyTorch's own generator.
@@ -311,19 +333,20 @@ def audit(
         torch.manual_seed(seed)
         layer = design.shape(
             Layer(target.weight.double(), target.bias.double()),
-            batch_size=len(x),
+            batch_size=len(taken),
             rng=np.random.default_rng(seed),
             front=target.to(torch.float64).front,
         )
         shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
         received = split(shaped, layer=target.layer)
-        received.check_on(x)
+        received.check_on(taken)
         simulated = simulate_round(
-            shaped, received, x, y, client=client, aggregation=aggregation, seed=seed
+            shaped, received, taken, wanted, client=client, aggregation=aggregation, seed=seed
         )
     update, exposed = simulated.update, simulated.exposure
     is_input = received.front.space == "input"
-    each = len(simulated.rows) // len(x)
+    truth = pick(taken, received.front.entry) if is_input else simulated.rows
+    each = len(simulated.rows) // len(taken)
     if not attacker.knows_batch_size:
         update = replace(update, batch_size=None)
 
@@ -334,7 +357,7 @@ def audit(
         replace(update, batch_size=update.batch_size and each * update.batch_size),
         loss=loss,
         knows_tail=attacker.knows_tail,
-        sample_shape=tuple(x.shape[1:]) if is_input else None,
+        sample_shape=tuple(truth.shape[1:]) if is_input else None,
         data_range=attacker.data_range,
         effort=attacker.effort,
         layer=target.layer,
@@ -352,8 +375,7 @@ def audit(
     # with. A difference of weights is rounded like weights.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
     needed = LIMITS.clear * LIMITS.rounding * max(resolution, peeling.weight_rounding)
-    truth = x if is_input else simulated.rows
-    labels = y if each == 1 else None
+    labels = wanted if each == 1 else None
     scored = score(recovery, truth, labels, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
         scored,
@@ -369,9 +391,9 @@ def audit(
         owners=simulated.owners,
         features=target.features,
         model=shaped,
-        x=x,
+        inputs=taken,
         truth=truth,
-        y=y,
+        y=wanted,
         without_tail=_why_without_tail(received, update, loss, attacker, steps),
         update=update,
         exposure=exposed,
@@ -380,6 +402,8 @@ def audit(
         signals=strength,
         seed=seed,
         seconds=seconds,
+        columns=columns,
+        entry=None if received.front.entry is None else received.front.entry[1],
     )
 
 

@@ -25,7 +25,6 @@ __all__ = [
     "DTYPES",
     "as_batch",
     "as_tensor",
-    "cast_inputs",
     "check_array_dtype",
     "check_at_least_0",
     "check_data_range",
@@ -233,14 +232,20 @@ def as_tensor(name: str, value: object, dtype: torch.dtype | None = None) -> Ten
     return tensor
 
 
-def as_batch(x: object, dtype: torch.dtype, *, name: str = "x") -> Tensor:
+def as_batch(x: object, dtype: torch.dtype, *, name: str = "x", of_one: bool = True) -> Tensor:
     """A batch of samples, (batch, *sample_shape), that stays finite in a dtype; not yet cast.
+
+    Args:
+        x: the samples.
+        dtype: in which they must be finite.
+        name: what messages call them.
+        of_one: whether this is the network's only input; one of several may be (batch,) too.
 
     Raises:
         InputError: it has no samples or no values, or values that are not real and finite.
     """
     batch = as_tensor(name, x)
-    if batch.ndim < 2 or batch.numel() == 0:
+    if batch.ndim < 1 + of_one or batch.numel() == 0:
         shape = tuple(batch.shape)
         raise InputError(f"{name} of shape {shape}: expected (batch, *sample_shape), not empty")
     if batch.is_complex():
@@ -250,24 +255,6 @@ def as_batch(x: object, dtype: torch.dtype, *, name: str = "x") -> Tensor:
         if bad:
             raise InputError(f"{name}: {bad} of {batch.numel()} values are not finite{where}")
     return batch
-
-
-def cast_inputs(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Inputs as a network takes them: in its dtype, except for integers that it looks up.
-
-    Example:
-        >>> bag = nn.EmbeddingBag(9, 4)
-        >>> tokens = torch.tensor([[1, 2], [3, 3]])
-        >>> cast_inputs(bag, tokens, torch.float32).dtype
-        torch.int64
-        >>> cast_inputs(nn.Flatten(), tokens, torch.float32).dtype
-        torch.float32
-    """
-    if x.dtype in (torch.int32, torch.int64):
-        tables = (nn.Embedding, nn.EmbeddingBag)
-        if any(isinstance(module, tables) for module in model.modules()):
-            return x
-    return x.to(dtype)
 
 
 def count_not_finite(tensor: Tensor) -> int:

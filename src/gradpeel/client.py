@@ -27,17 +27,16 @@ from torch import Tensor, nn
 
 from gradpeel.checks import (
     DTYPES,
-    as_batch,
-    as_tensor,
-    cast_inputs,
     check_at_least_0,
     check_module,
     check_positive_integer,
     check_seed,
     count_not_finite,
 )
+from gradpeel.coercion import Samples, Targets, as_labelled_samples
 from gradpeel.errors import InputError
 from gradpeel.gradients import batch_gradients
+from gradpeel.inputs import NetworkInput, cast_inputs
 from gradpeel.losses import CrossEntropy
 from gradpeel.noise import with_noise
 from gradpeel.torch_losses import GivenLoss, as_loss
@@ -137,8 +136,8 @@ class Client:
 
 def local_update(
     model: nn.Module,
-    x: Tensor,
-    y: Tensor,
+    x: Samples,
+    y: Targets = None,
     client: Client = Client(),
     *,
     seed: int = 0,
@@ -151,9 +150,10 @@ def local_update(
 
     Args:
         model: the network the server sent; it is not changed.
-        x: the client's samples, (batch, *sample_shape).
+        x: the client's samples, (batch, *sample_shape), or anything else that holds them, such as a
+            DataFrame, a Dataset or the first batch of a DataLoader; see `gradpeel.coercion`.
         y: class labels, (batch,) integers, for the cross-entropy; targets, (batch, outputs), for
-            the other losses.
+            the other losses. None if `x` brings them; the name of a column if `x` is a DataFrame.
         client: how the client trains.
         seed: seed of anything random in the model, such as dropout, of the order of the samples
             and of the noise; the caller's own random numbers are not affected.
@@ -182,9 +182,9 @@ def local_update(
         raise InputError("model: no parameter requires a gradient: there is nothing to send")
     dtype = next(model.parameters()).dtype if client.dtype is None else client.dtype
     check_seed(seed)
-    x, y = as_batch(x, dtype), as_tensor("y", y)
+    taken, wanted, _ = as_labelled_samples(model, x, y, dtype)
     worker = copy.deepcopy(model).to(dtype)
-    x = cast_inputs(worker, x, dtype)
+    taken = cast_inputs(worker, taken, dtype)
 
     def watch(model: nn.Module, chosen: Tensor) -> None:
         if on_step is not None:
@@ -195,17 +195,17 @@ def local_update(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         if client.lr is None:
-            found = batch_gradients(worker, x, y, as_loss(client.loss), client.reduction)
-            watch(worker, torch.arange(len(x)))
-            update = Update(found, len(x), client.reduction)
+            found = batch_gradients(worker, taken, wanted, as_loss(client.loss), client.reduction)
+            watch(worker, torch.arange(len(taken)))
+            update = Update(found, len(taken), client.reduction)
         else:
-            update = _train(worker, x, y, client, lr=client.lr, seed=seed, watch=watch)
+            update = _train(worker, taken, wanted, client, lr=client.lr, seed=seed, watch=watch)
     return with_noise(update, client.noise, seed=seed) if client.noise else update
 
 
 def _train(
     worker: nn.Module,
-    x: Tensor,
+    x: NetworkInput,
     y: Tensor,
     client: Client,
     *,

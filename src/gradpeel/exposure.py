@@ -33,8 +33,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gradpeel.checks import as_batch
+from gradpeel.coercion import Samples, as_samples
 from gradpeel.errors import InputError
+from gradpeel.inputs import NetworkInput
 from gradpeel.target import Target, split
 
 __all__ = [
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 
-def exposure(model: nn.Module, x: Tensor, *, layer: str | None = None) -> Exposure:
+def exposure(model: nn.Module, x: Samples, *, layer: str | None = None) -> Exposure:
     """Find the samples of a batch that peeling reads from one gradient, in one forward pass.
 
     It needs no labels and no gradient, so a client can run it before it sends anything.
@@ -58,7 +59,9 @@ def exposure(model: nn.Module, x: Tensor, *, layer: str | None = None) -> Exposu
     Args:
         model: The model as received, in the mode in which it is trained; see `gradpeel.split` for
             what can be handled. Dropout in front of the layer draws its own masks here.
-        x: (batch, *sample_shape) samples; cast to the model's dtype, as training on them would.
+        x: (batch, *sample_shape) samples, or anything else that holds them, such as a DataFrame or
+            a DataLoader, of which the first batch is taken; see `gradpeel.coercion`. They are cast
+            to the model's dtype, as training on them would.
         layer: Name of the layer to look at, such as "classifier.0"; by default the first one that
             can be read. Peeling reads what enters it: samples, or features of them.
 
@@ -70,13 +73,13 @@ def exposure(model: nn.Module, x: Tensor, *, layer: str | None = None) -> Exposu
         InputError: When the batch is empty or holds NaN or infinite values.
         ModelRefusedError: When the model has no target, with every reason.
     """
-    return exposure_at(split(model, layer=layer), x)
-
-
-def exposure_at(target: Target, x: Tensor) -> Exposure:
-    """The same as `exposure`, for a model that has already been split."""
+    target = split(model, layer=layer)
     # No neuron fires on NaN: such a sample would pass for one that cannot be reached.
-    x = as_batch(x, target.weight.dtype)
+    return exposure_at(target, as_samples(model, x, None, target.weight.dtype).x)
+
+
+def exposure_at(target: Target, x: NetworkInput) -> Exposure:
+    """The same as `exposure`, for a model that has already been split and samples it takes."""
     with torch.no_grad():
         rows = target.rows(x)
         copies = copies_at(target, x, rows)
@@ -105,7 +108,7 @@ def copies_of(rows: Tensor) -> Tensor:
     return torch.tensor(firsts)
 
 
-def copies_at(target: Target, x: Tensor, rows: Tensor) -> Tensor:
+def copies_at(target: Target, x: NetworkInput, rows: Tensor) -> Tensor:
     """The same as `copies_of` for a batch and its rows, where rows are computed by a network.
 
     The rows of equal inputs may then round differently; they are one sample all the same, unless

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.errors import InputError
+from gradpeel.inputs import NetworkInput, describe, run_model
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.update import Reduction
 
@@ -21,7 +22,7 @@ __all__ = ["batch_gradients", "gradients"]
 
 def batch_gradients(
     model: nn.Module,
-    x: Tensor,
+    x: NetworkInput,
     y: Tensor,
     loss: Loss = CrossEntropy(),  # noqa: B008 - immutable
     reduction: Reduction = "mean",
@@ -38,7 +39,7 @@ def batch_gradients(
 
 def gradients(
     model: nn.Module,
-    x: Tensor,
+    x: NetworkInput,
     y: Tensor,
     *,
     share: float,
@@ -54,7 +55,7 @@ def gradients(
     return _differentiate(model, _total_loss(model, x, y, loss), share)
 
 
-def _total_loss(model: nn.Module, x: Tensor, y: Tensor, loss: Loss) -> Tensor:
+def _total_loss(model: nn.Module, x: NetworkInput, y: Tensor, loss: Loss) -> Tensor:
     with torch.enable_grad():
         outputs = _run(model, x)
         loss.check(outputs, y)
@@ -69,15 +70,13 @@ def _differentiate(model: nn.Module, total: Tensor, share: float) -> dict[str, T
     return dict(zip(named, (gradient.detach() for gradient in found), strict=True))
 
 
-def _run(model: nn.Module, x: Tensor) -> Tensor:
+def _run(model: nn.Module, x: NetworkInput) -> Tensor:
     try:
-        outputs: Tensor = model(x)
+        outputs: Tensor = run_model(model, x)
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(
-            f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
-        ) from error
-    if outputs.shape[:1] != x.shape[:1]:
+        raise InputError(f"{describe(x)}: the model does not take it ({reason})") from error
+    if outputs.shape[:1] != (len(x),):
         raise InputError(
             f"model: output shape {tuple(outputs.shape)}: expected one row for each of "
             f"{len(x)} samples"

@@ -15,6 +15,7 @@ from gradpeel.aggregation import Aggregation, aggregate, client_weights
 from gradpeel.client import Client, local_update
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, copies_at, ever_fired
+from gradpeel.inputs import NetworkInput
 from gradpeel.signals import Contributions
 from gradpeel.target import Target, watch_layer
 from gradpeel.trajectory import Trajectory
@@ -48,7 +49,7 @@ class SimulatedRound:
 def simulate_round(
     model: nn.Module,
     target: Target,
-    x: Tensor,
+    x: NetworkInput,
     y: Tensor,
     *,
     client: Client,

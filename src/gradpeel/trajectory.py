@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from gradpeel.client import Client
 from gradpeel.exposure import copies_at, copies_of, ever_fired, grid_of, rows_of
+from gradpeel.inputs import NetworkInput
 from gradpeel.losses import Loss
 from gradpeel.signals import Contributions, contributions
 from gradpeel.target import Entered, FeatureFront, Target, split
@@ -52,7 +53,7 @@ class Trajectory:
     def __init__(
         self,
         target: Target,
-        x: Tensor,
+        x: NetworkInput,
         y: Tensor,
         client: Client,
         entered: Entered | None = None,
@@ -76,7 +77,7 @@ class Trajectory:
         wide = target.to(torch.float64)
         if target.front.space == "input":
             rows = target.rows(self._x)
-            exact = wide.front(self._x.double())
+            exact = wide.front(self._x)
         else:
             rows = self._features(target, chosen)
             exact = rows.double()

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
 from typer.testing import CliRunner, Result
 
 from gradpeel import reporting
@@ -374,3 +377,105 @@ def test_a_batch_beyond_a_standard_set_is_told_its_size(folder: Path) -> None:
     finished = run("--data", "mnist", "--data-dir", folder, "--batch-size", "41")
     assert finished.exit_code == 2
     assert finished.stderr == "error: batch_size=41: mnist has 40 training samples\n"
+
+
+NETWORK = """
+from torch import nn
+def make_model():
+    return nn.Sequential(nn.Linear(30, 120), nn.ReLU(), nn.Linear(120, 2))
+"""
+
+
+@pytest.fixture
+def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a network, and checkpoints of it."""
+    (folder / "my_network.py").write_text(NETWORK, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "my_network", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for step in (0, 9, 10):
+        torch.manual_seed(step)
+        state = nn.Sequential(nn.Linear(30, 120), nn.ReLU(), nn.Linear(120, 2)).state_dict()
+        save_file(state, folder / f"step-{step}.safetensors")
+    return folder
+
+
+OWN = ("--data", "breast_cancer", "--batch-size", "8", "--effort", "0")
+
+
+@pytest.mark.usefixtures("own")
+def test_a_network_of_ones_own() -> None:
+    numbers = numbers_of(*OWN, "--model", "my_network:make_model")
+    assert (numbers["neurons"], numbers["weights"], numbers["dtype"]) == (120, "keep", "float32")
+    assert numbers["model"] == "my_network:make_model"
+    assert numbers["tail"] is None
+    again = numbers_of(*OWN, "--model", "my_network:make_model")
+    assert numbers["recovered"] == again["recovered"]
+    wide = numbers_of(*OWN, "--model", "my_network:make_model", "--dtype", "float64")
+    assert wide["dtype"] == "float64"
+    assert sys.path[0] != str(Path.cwd())
+
+
+@pytest.mark.usefixtures("own")
+def test_weights_from_a_file_with_and_without_a_network() -> None:
+    file = ("--checkpoint", "step-9.safetensors")
+    mine, from_file = (
+        numbers_of(*OWN, *more, *file) for more in (("--model", "my_network:make_model"), ())
+    )
+    for name in ("recovered", "readable", "peeling_bound", "neurons", "rounds"):
+        assert mine[name] == from_file[name]
+
+
+def test_repeats_report_their_spread(folder: Path) -> None:
+    finished = run(*SMALL, "--repeats", "3", "--effort", "0", "--out", "out")
+    assert finished.exit_code == 0
+    assert "3 repeats, a server can read" in finished.stdout
+    assert "every repeat initialises" in " ".join(finished.stdout.split())
+    assert {path.name for path in Path("out").iterdir()} == {"report.html", "result.json", "worst"}
+    assert stat.S_IMODE(Path("out/worst").stat().st_mode) == 0o700
+    numbers = json.loads(Path("out/result.json").read_text(encoding="utf-8"))
+    assert numbers["varied"] == ["batches", "initialisations"]
+    assert len(numbers["audits"]) == 3
+    worst = json.loads(Path("out/worst/result.json").read_text(encoding="utf-8"))
+    assert worst["readable"] == numbers["readable"]["most"]
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert 'href="worst/report.html"' in page
+    assert "--repeats 3" in page
+
+
+@pytest.mark.usefixtures("own")
+def test_checkpoints_are_a_curve() -> None:
+    numbers = numbers_of(
+        *OWN, "--model", "my_network:make_model", "--checkpoints", "step-*.safetensors"
+    )
+    assert [one["step"] for one in numbers["checkpoints"]] == [0, 9, 10]  # type: ignore[attr-defined]
+    finished = run(*OWN, "--checkpoints", "step-*.safetensors", "--quiet")
+    assert finished.exit_code == 0
+    assert "At step 0, a server can read" in finished.stdout
+
+
+def test_the_command_on_a_page_names_no_directory(own: Path) -> None:
+    files = ("--checkpoints", str(own / "step-*.safetensors"))
+    assert run(*OWN, *files, "--out", "out", "--quiet").exit_code == 0
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert "step-*.safetensors" in page
+    assert str(own) not in page
+
+
+def test_tables_and_files_without_a_test_split(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    sizes = enumerate(rng.random((20, 2)))
+    lines = [f"{a:.3f},{b:.0f},{'ab'[i % 2]},{i % 2}" for i, (a, b) in sizes]
+    (folder / "people.csv").write_text("\n".join(["size,big,kind,label", *lines]), encoding="utf-8")
+    small = ("--batch-size", "4", "--neurons", "60", "--effort", "0")
+    assert numbers_of("--data", "people.csv", *small)["features"] == 4
+    assert numbers_of("--data", "people.csv", "--label-column", "kind", *small)["features"] == 3
+    np.savez("alone.npz", x=rng.random((9, 5)), y=np.arange(9) % 2)
+    assert numbers_of("--data", "alone.npz", *small)["features"] == 5
+
+
+def test_images_for_convolutions(folder: Path) -> None:
+    small = ("--data", "digits", "--batch-size", "4", "--neurons", "60")
+    finished = run(*small, "--channels-first", "--out", "out")
+    assert finished.exit_code == 0
+    values = json.loads(Path("out/report.json").read_text(encoding="utf-8"))
+    assert values["pictures"]

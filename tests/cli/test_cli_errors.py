@@ -24,7 +24,21 @@ from gradpeel.networks import mlp
 from gradpeel.update import save_update
 
 AUDIT = "audit --data tiny.npz --batch-size 4 --neurons 20 --out out"
+OWN = "audit --data tiny.npz --batch-size 4 --out out"
 RUN_ME = 'a") if getattr(__import__("os"), "mkdir")("out") else getattr(self, "1'
+NETWORKS = """
+from torch import nn
+def net(): return nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 3))
+def slim(): return nn.Sequential(nn.Linear(5, 20), nn.ReLU(), nn.Linear(20, 3))
+def text(): return "net"
+def wide(width): return nn.Linear(6, width)
+number = 3
+class two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+    def forward(self, x, mask): return self.net(x * mask)
+"""
 PEEL = "peel update.safetensors --model model.safetensors --samples out"
 
 TABLE = [
@@ -48,6 +62,50 @@ TABLE = [
     (f"{AUDIT} --batch-size -3", "batch_size=-3: expected a positive integer"),
     (f"{AUDIT} --batch-size 25", "batch_size=25: tiny has 24 training samples"),
     ("audit --data digits --scaling raw --out out", "scaling='raw': digits holds pixels"),
+    ("audit --data holes.csv --out out", "holes.csv: column 'age': 1 of 3 values are missing"),
+    ("audit --data plain.csv --out out", "plain.csv: no column of labels: expected label_column"),
+    (
+        "audit --data plain.csv --label-column sex --out out",
+        "plain.csv: no column 'sex': it has 'age', 'size'",
+    ),
+    ("audit --data text.parquet --out out", "text.parquet: cannot be read: "),
+    (f"{AUDIT} --label-column y", "label_column='y': data='tiny.npz': only a file ending in .csv"),
+    (
+        f"{AUDIT} --channels-first",
+        "channels_first: tiny has samples of shape (6,): expected im",
+    ),
+    (
+        "audit --data alone.npz --batch-size 4 --design soliton-data --out out",
+        "design=soliton-data: the data has no test split: expected data with a test split",
+    ),
+    # a network of one's own
+    (f"{OWN} --model mynets", "model='mynets': expected MODULE:NAME such as mymodule:make_model"),
+    (f"{OWN} --model nowhere:net", "model='nowhere:net': no module 'nowhere': expected one in the"),
+    (f"{OWN} --model mynets:none", "model='mynets:none': mynets has no 'none'"),
+    (f"{OWN} --model mynets:number", "model='mynets:number': of type int: expected a torch.nn.Mod"),
+    (f"{OWN} --model mynets:text", "model='mynets:text': returned a str: expected a torch.nn.Modu"),
+    (f"{OWN} --model mynets:wide", "model='mynets:wide': calling it raised TypeError: wide() mis"),
+    (f"{OWN} --model broken:net", "model='broken:net': importing broken raised RuntimeError: brok"),
+    (f"{OWN} --model lost:net", "model='lost:net': lost imports 'not_there_either': not found"),
+    (f"{OWN} --model mynets:two", "x of shape (4, 6): the model does not take it ("),
+    (f"{OWN} --model mynets:slim", "x of shape (4, 6) enters the target as (4, 6): expected (bat"),
+    (f"{OWN} --model mynets:net --neurons 9", "neurons=9: the network comes from --model, which"),
+    (f"{OWN} --model mynets:net --init torch", "init=torch: the network comes from --model, whi"),
+    (
+        f"{OWN} --model mynets:net --checkpoint deep.safetensors",
+        "checkpoint deep.safetensors: does not fit the network: ",
+    ),
+    (f"{OWN} --checkpoint none.safetensors", "none.safetensors: no such file"),
+    (f"{OWN} --checkpoint conv.safetensors", "conv.safetensors: not a multilayer perceptron: "),
+    (
+        f"{OWN} --checkpoint model.safetensors --checkpoints *.safetensors",
+        "checkpoint='model.safetensors', checkpoints: expected one of the two",
+    ),
+    (f"{OWN} --checkpoints run/*.safetensors", "checkpoints='run/*.safetensors': no such file"),
+    (f"{OWN} --checkpoints model.s*", "model.safetensors: no number in its name: expected the st"),
+    (f"{OWN} --checkpoints step*.s*", "step-07.safetensors: step 7 is also that of step-007.safe"),
+    (f"{AUDIT} --repeats 2 --compare", "compare: only a single audit is compared: expected neit"),
+    (f"{AUDIT} --repeats 2 --batch-size 25", "batch_size=25: tiny has 24 training samples"),
     # the network and the design
     (f"{AUDIT} --neurons {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
     (f"{AUDIT} --tail {10**30}", f"a layer of {10**30} neurons or inputs: expected at most"),
@@ -144,6 +202,7 @@ TYPER = [
     f"{AUDIT} --dtype int8",
     f"{AUDIT} --batch-size many",
     f"{AUDIT} --loss hinge",
+    f"{AUDIT} --repeats 0",
     "demo --seed -1",
 ]
 
@@ -157,6 +216,7 @@ def files(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a file for each thing that can be wrong with one."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return tmp_path
 
 
@@ -176,6 +236,13 @@ def _make_files() -> None:
         Path(name).write_text("hello")
     x, y = np.random.default_rng(0).random((24, 6)), np.arange(24) % 3
     np.savez("tiny.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    np.savez("alone.npz", x=x, y=y)
+    Path("holes.csv").write_text("age,label\n1,0\n,1\n3,0\n", encoding="utf-8")
+    Path("plain.csv").write_text("age,size\n1,0\n2,1\n", encoding="utf-8")
+    Path("text.parquet").write_text("hello", encoding="utf-8")
+    Path("mynets.py").write_text(NETWORKS, encoding="utf-8")
+    Path("broken.py").write_text("raise RuntimeError('broken\\nfor good')\n", encoding="utf-8")
+    Path("lost.py").write_text("import not_there_either\n", encoding="utf-8")
     np.savez("lacking.npz", x_train=x, y_train=y, x_test=x)
     np.savez("wide.npz", x_train=x, y_train=y, x_test=np.ones((24, 7)), y_test=y)
     np.savez("labels.npz", x_train=x, y_train=np.where(y == 2, -1, y), x_test=x, y_test=y)
@@ -186,7 +253,8 @@ def _make_files() -> None:
         save_update(update, f"{name}.safetensors")
         if name == "update":
             state = model.state_dict()
-            save_file(state, "model.safetensors")
+            for file in ("model", "step-007", "step-07"):
+                save_file(state, f"{file}.safetensors")
             head = {name: state[name] for name in ("0.weight", "0.bias")}
             save_file(head, "head.safetensors")
             gradients = dict(update.gradients)

@@ -85,7 +85,7 @@ def test_refused_options(
     [
         (
             "digitz",
-            f"data='digitz': expected {NAMES} or the path of an .npz file",
+            f"data='digitz': expected {NAMES} or the path of an .npz, .csv or .parquet file",
         ),
         ("fashion-mnist", "data='fashion-mnist': expected digits, breast_cancer, photos, cif"),
         ("a" * 5000, "data='aaaa"),

@@ -149,7 +149,7 @@ def test_colours_are_drawn_as_they_are(digits: Dataset, whole: Audit) -> None:
     samples = whole.recovery.samples[..., None].expand(-1, -1, -1, 3)
     found = dataclasses.replace(
         whole,
-        x=whole.x[..., None].expand(-1, -1, -1, 3) * 5 - 2,
+        truth=whole.truth[..., None].expand(-1, -1, -1, 3) * 5 - 2,
         recovery=dataclasses.replace(whole.recovery, samples=samples * 5 - 2),
     )
     figure = originals_and_recovered(found, colour)

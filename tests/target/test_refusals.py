@@ -67,15 +67,6 @@ class Named(NamedTuple):
     logits: Tensor
 
 
-class TwoInputs(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.one = dense()
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        return torch.relu(self.one(x)) * mask
-
-
 class ByHand(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
         return functional.linear(input, self.weight.abs(), self.bias)
@@ -345,12 +336,6 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
     "skip from the pre-activations": (
         lambda: Written(lambda n, x: n.two((z := n.one(x)).relu() + z)),
         [NOT_YET(f"the output of Linear 'one' is used by relu, add, not by ReLU alone: {OTHER}")],
-    ),
-    "two inputs": (
-        TwoInputs,
-        [
-            NOT_YET("forward takes 2 inputs: x, mask"),
-        ],
     ),
     "two outputs": (
         lambda: Written(lambda n, x: ((h := n.one(x).relu()), n.two(h))),

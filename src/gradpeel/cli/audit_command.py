@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import webbrowser
 from contextlib import nullcontext
-from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from gradpeel.cli.command_line import command_line
+from gradpeel.cli.audit_files import Finished, design_settings
+from gradpeel.cli.command_line import command_line, is_given
 from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail, LayerName
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
+from gradpeel.cli.network_options import (
+    CheckpointFile,
+    CheckpointFiles,
+    ModelName,
+    NetworkOptions,
+)
 from gradpeel.cli.output import announce, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
-from gradpeel.cli.progress import watch
 from gradpeel.cli.training_options import (
     LocalBatchSize,
     LocalEpochs,
@@ -26,20 +31,16 @@ from gradpeel.cli.training_options import (
     Momentum,
     WeightDecay,
 )
-from gradpeel.cli.variations import variations
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
-
-if TYPE_CHECKING:
-    from gradpeel.audit import Audit
-    from gradpeel.datasets import Dataset
-    from gradpeel.designs import Design
-    from gradpeel.reporting.page import Report
+from gradpeel.errors import InputError
 
 __all__ = ["audit_command"]
 
 ATTACK = "The attack"
 ROUND = "The training round"
 OUTPUT = "Output"
+NEW_NETWORK = ("neurons", "tail", "init")
+"""Options of a new perceptron; other networks have their own."""
 
 
 class DtypeName(StrEnum):
@@ -68,7 +69,8 @@ def audit_command(
             metavar="NAME_OR_FILE",
             help="digits, breast_cancer, photos; or cifar10, cifar100, mnist, emnist, "
             "fashion_mnist, svhn, imagenet, harus, which are looked up in --data-dir and in the "
-            "cache, then downloaded; or an .npz file with x_train, y_train, x_test and y_test.",
+            "cache, then downloaded; or a file of your own: .npz with x_train, y_train, x_test and "
+            "y_test, or without the last two; .csv; .parquet.",
             rich_help_panel=ROUND,
         ),
     ],
@@ -78,6 +80,15 @@ def audit_command(
             metavar="DIR",
             help="Directory that holds the named data set: NAME.npz, or the original files.",
             show_default="the cache",
+            rich_help_panel=ROUND,
+        ),
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The column of labels of a .csv or .parquet file.",
+            show_default="the last one called label, labels, target, targets or y",
             rich_help_panel=ROUND,
         ),
     ] = None,
@@ -112,6 +123,15 @@ def audit_command(
             rich_help_panel=ROUND,
         ),
     ] = False,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Audit so many batches, drawn at random, each with a newly initialised network "
+            "unless its weights are given, and report the spread: one draw decides no verdict.",
+            rich_help_panel=ROUND,
+        ),
+    ] = 1,
     scaling: Annotated[
         ScalingName,
         typer.Option(
@@ -119,6 +139,18 @@ def audit_command(
             rich_help_panel=ROUND,
         ),
     ] = ScalingName.MINMAX,
+    channels_first: Annotated[
+        bool,
+        typer.Option(
+            "--channels-first/--channels-last",
+            help="Hand images to the network as (channels, height, width), as PyTorch's "
+            "convolutions expect them, or as (height, width, channels).",
+            rich_help_panel=ROUND,
+        ),
+    ] = False,
+    model: ModelName = None,
+    checkpoint: CheckpointFile = None,
+    checkpoints: CheckpointFiles = None,
     neurons: Annotated[
         int, typer.Option(min=1, help="Width of the first layer.", rich_help_panel=ROUND)
     ] = 1000,
@@ -132,13 +164,14 @@ def audit_command(
         ),
     ] = None,
     dtype: Annotated[
-        DtypeName,
+        DtypeName | None,
         typer.Option(
             help="The type in which the client computes. float64 shows how far the attack can go; "
             "most clients send float32.",
+            show_default="float64; with --model or a checkpoint that of the network",
             rich_help_panel=ROUND,
         ),
-    ] = DtypeName.FLOAT64,
+    ] = None,
     noise: Annotated[
         float,
         typer.Option(
@@ -295,21 +328,32 @@ def audit_command(
     gradpeel audit --data mnist --data-dir downloads --batch-size 64
     gradpeel audit --data digits --lr 0.01 --local-steps 5 --local-batch-size 16
     gradpeel audit --data digits --clients 4 --batch-size 32
+    gradpeel audit --data people.csv --model mymodule:make_model --repeats 10
+    gradpeel audit --data mnist --checkpoints 'run/step-*.safetensors'
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     pair = None if soliton is None else parse_pair("soliton", soliton, example="0.05,0.4")
     options = DesignOptions(design, weights, init, scale, pair)
     minimised = LossOptions(loss, label_smoothing)
     widths = (neurons, *(() if tail is None else parse_sizes("tail", tail)))
     limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
+    stated = {name: context.params[name] for name in NEW_NETWORK if is_given(context, name)}
+    network = NetworkOptions(model, checkpoint, checkpoints, widths, options.network_init, stated)
+    several = repeats > 1 or checkpoints is not None
+    if compare and several:
+        raise InputError(
+            "compare: only a single audit is compared: expected neither repeats nor checkpoints"
+        )
+    computes_in = dtype or (None if network.is_own else DtypeName.FLOAT64)
 
     with nullcontext() if out is None else private_directory(out) as folder:
         # torch takes a second to import; --help, a wrong option and wrong data need not wait.
         import numpy as np  # noqa: PLC0415
 
+        from gradpeel.cli.audit_run import AuditRun  # noqa: PLC0415
         from gradpeel.datasets import STANDARD, draw_batch, load  # noqa: PLC0415
 
         # Unshuffled, the batch is the first samples: no need to unpack thousands of photographs.
-        is_prefix = data in STANDARD and not shuffle and batch_size > 0
+        is_prefix = data in STANDARD and not shuffle and batch_size > 0 and repeats == 1
         # Before the line of progress, because a download shows its own.
         dataset = load(
             data,
@@ -317,22 +361,21 @@ def audit_command(
             data_dir=data_dir,
             image_size=image_size,
             limit=clients * batch_size * (1 + compare) if is_prefix else None,
+            label_column=label_column,
+            channels_first=channels_first,
         )
         batch = draw_batch(
             dataset, clients * batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
         )
         import torch  # noqa: PLC0415
 
-        from gradpeel.aggregation import Aggregation  # noqa: PLC0415
         from gradpeel.attacker import Attacker  # noqa: PLC0415
-        from gradpeel.audit import audit  # noqa: PLC0415
         from gradpeel.client import Client  # noqa: PLC0415
-        from gradpeel.networks import mlp  # noqa: PLC0415
 
         client = Client(
             loss=minimised.build(),
             reduction=reduction.value,
-            dtype=getattr(torch, dtype),
+            dtype=None if computes_in is None else getattr(torch, computes_in),
             noise=noise,
             lr=lr,
             momentum=momentum,
@@ -342,113 +385,50 @@ def audit_command(
             local_batch_size=local_batch_size,
         )
         attacker = Attacker(
+            options.build(batch.auxiliary, keep=network.is_own),
             knows_batch_size=knows_batch_size,
             knows_tail=knows_tail,
             data_range=limits,
             effort=effort,
             layer=layer,
         )
-        with watch(clients * batch_size, quiet=quiet) as watcher:
-            model = mlp(
-                dataset.features,
-                dataset.classes,
-                widths,
-                rng=np.random.default_rng([seed, 0]),
-                init=options.network_init.value,
-                sample_shape=dataset.sample_shape,
-            )
-            attack = partial(
-                audit, model, aggregation=Aggregation(clients), seed=seed, device=device
-            )
-            result = attack(
-                batch.x,
-                minimised.targets(batch.y, dataset.classes),
-                client=client,
-                attacker=replace(attacker, design=options.build(batch.auxiliary)),
-                on_round=watcher.on_round,
-                on_rows=watcher.on_rows,
-            )
-        compared = {}
-        most = len(dataset.x_train) // clients
-        for other in variations(dtype, noise, batch_size, most=most) * compare:
-            more = draw_batch(
-                dataset,
-                clients * other.batch_size,
-                shuffle=shuffle,
-                rng=np.random.default_rng([seed, 1]),
-            )
-            compared[other.name] = attack(
-                more.x,
-                minimised.targets(more.y, dataset.classes),
-                client=replace(client, dtype=getattr(torch, other.dtype), noise=other.noise),
-                attacker=replace(attacker, design=options.build(more.auxiliary)),
-            )
-        numbers = {
-            "data": dataset.name,
-            **result.as_dict(),
-            "tail": list(widths[1:]),
+        run = AuditRun(
+            dataset,
+            network,
+            options,
+            minimised,
+            client,
+            attacker,
+            clients=clients,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            device=device,
+            quiet=quiet,
+        )
+        repeated = run.repeated(repeats) if several else None
+        result, compared = run.single(compare=compare) if repeated is None else (repeated.worst, {})
+        setting = {
+            "model": model,
+            "tail": None if network.is_own else list(widths[1:]),
             "scaling": scaling.value,
-            "shuffle": shuffle,
+            "shuffle": shuffle or repeats > 1,
             "label_smoothing": label_smoothing,
-            **_settings(result.design),
+            **design_settings(result.design),
         }
-        page = None
-        if folder is not None or show:
-            from gradpeel.reporting.page import report  # noqa: PLC0415
-
-            page = report(
-                result,
-                dataset,
-                samples=samples,
-                command=command_line(context),
-                compared=compared,
-            )
-        if folder is not None and page is not None:
-            _write(folder, result, dataset, numbers, page, samples=samples)
+        finished = Finished(
+            result, repeated, dataset, compared, setting, command_line(context), samples
+        )
+        if folder is not None:
+            finished.write(folder)
 
     if as_json:
-        typer.echo(to_json(numbers))
+        typer.echo(to_json(finished.numbers))
     else:
-        from gradpeel.reporting import summary  # noqa: PLC0415
-
-        Console().print(summary(result, data=dataset.name))
+        Console().print(finished.summary)
     if out is not None and not quiet:
         announce(out / "report.html", out.iterdir())
-    if page is not None and show:
-        page.open(None if out is None else out / "report.html")
-
-
-def _settings(design: Design) -> dict[str, object]:
-    """The settings that only some designs have; null for the others."""
-    soliton = getattr(design, "soliton", None)
-    return {
-        "scale": getattr(design, "scale", None),
-        "soliton": None if soliton is None else [soliton.c, soliton.delta],
-    }
-
-
-def _write(
-    folder: Path,
-    result: Audit,
-    dataset: Dataset,
-    numbers: dict[str, object],
-    page: Report,
-    *,
-    samples: bool,
-) -> None:
-    """Write all that belongs to an audit.
-
-    `gradpeel peel` reads the update and the weights back, `gradpeel report` regenerates the page.
-    """
-    from safetensors.torch import save  # noqa: PLC0415
-
-    from gradpeel.files import write_files  # noqa: PLC0415
-    from gradpeel.reporting import save_figures  # noqa: PLC0415
-    from gradpeel.update import save_update  # noqa: PLC0415
-
-    (folder / "result.json").write_text(to_json(numbers, indent=2) + "\n", encoding="utf-8")
-    save_update(result.update, folder / "update.safetensors")
-    state = {name: value.contiguous() for name, value in result.model.state_dict().items()}
-    (folder / "model.safetensors").write_bytes(save(state))
-    save_figures(result, dataset, folder, samples=samples)
-    write_files(folder, page.files())
+    if show and out is not None:
+        webbrowser.open((out / "report.html").absolute().as_uri())
+    elif show:
+        finished.page().open()

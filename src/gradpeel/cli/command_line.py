@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import typer
 
-__all__ = ["command_line"]
+__all__ = ["command_line", "is_given"]
 
 LEFT_OUT = {"out", "data_dir", "show", "as_json", "quiet", "samples"}
 """Where files lie and how the result is shown belongs to one machine, not to the audit."""
+FILES = {"checkpoint", "checkpoints"}
+"""Of these the name is shown, without the directory."""
 
 
 def command_line(context: typer.Context) -> str:
@@ -28,12 +31,18 @@ def command_line(context: typer.Context) -> str:
     words = ["gradpeel", context.info_name or ""]
     for parameter in context.command.params:
         name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if name in LEFT_OUT or source is None or source.name != "COMMANDLINE":
+        if name in LEFT_OUT or not is_given(context, name):
             continue
         value = context.params[name]
         is_flag = getattr(parameter, "is_flag", False)
         words.append((parameter.opts if value or not is_flag else parameter.secondary_opts)[0])
         if not is_flag:
-            words.append(str(getattr(value, "value", value)))
+            word = str(getattr(value, "value", value))
+            words.append(Path(word).name if name in FILES else word)
     return shlex.join(words)
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user stated an option."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from gradpeel.audit import Audit
     from gradpeel.decoder import Round
     from gradpeel.decoder.recovery import RowCount
 
-__all__ = ["Watcher", "watch"]
+__all__ = ["Watcher", "watch", "watch_audits"]
 
 
 class Watcher(NamedTuple):
@@ -53,3 +54,28 @@ def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Watcher]:
             status.update(f"row cascade: {rows.found} of {rows.unknown} rows")
 
         yield Watcher(show, show_rows)
+
+
+@contextmanager
+def watch_audits(number: int, *, quiet: bool = False) -> Iterator[Callable[[Audit], None]]:
+    """Show a line that counts audits; give the function to call after each of them.
+
+    Args:
+        number: how many there will be.
+        quiet: show nothing.
+    """
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda _: None
+        return
+    done = 0
+    with console.status(f"audit 1 of {number}") as status:
+
+        def show(audit: Audit) -> None:
+            nonlocal done
+            done += 1
+            read = f"{audit.score.read} of {audit.score.batch_size} {audit.recovery.noun}s"
+            next_one = min(done + 1, number)
+            status.update(f"audit {next_one} of {number}; in the last one {read} were readable")
+
+        yield show

@@ -34,6 +34,7 @@ __all__ = [
     "check_scaling",
     "draw_batch",
     "rescale",
+    "with_channels_first",
 ]
 
 SCALINGS = ("minmax", "standard", "raw")
@@ -72,7 +73,7 @@ class Dataset:
         name: what reports call it.
         x_train: the client's samples, (train, *sample_shape).
         y_train: their labels, (train,), in 0..classes-1.
-        x_test: the server's own samples, (test, *sample_shape).
+        x_test: the server's own samples, (test, *sample_shape); there may be none.
         y_test: their labels, (test,).
         classes: number of classes, at least 2 (with one class the loss has no gradient).
         data_range: bounds that every value of `x_train` keeps, or None where nothing is promised;
@@ -121,7 +122,7 @@ class Dataset:
     def _checked_samples(self, field: str) -> NDArray[np.float64]:
         x = np.asarray(getattr(self, field))
         check_dtype(self.name, field, x.dtype)
-        if x.ndim < 2 or x.size == 0:
+        if x.ndim < 2 or (x.size == 0 and (len(x) or field == "x_train")):
             raise self._broken(f"{field} has shape {x.shape}: expected (samples, features ...)")
         # A long double beyond float64 becomes inf, which the next check reports.
         with np.errstate(over="ignore"):
@@ -180,9 +181,9 @@ class Dataset:
 
     @property
     def is_image(self) -> bool:
-        """Can a sample be drawn: (H, W), (H, W, 1) or (H, W, 3)."""
+        """Can a sample be drawn: (H, W), with one or three colours in the last or first place."""
         shape = self.sample_shape
-        return len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))
+        return len(shape) == 2 or (len(shape) == 3 and bool({shape[0], shape[2]} & {1, 3}))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -298,6 +299,34 @@ def rescale(dataset: Dataset, scaling: str = "minmax") -> Dataset:
     data_range = (0.0, 1.0) if scaling == "minmax" else None
     units = Units(offset, np.where(varies, spread, 0.0))
     return replace(dataset, x_train=x_train, x_test=x_test, data_range=data_range, units=units)
+
+
+def with_channels_first(dataset: Dataset) -> Dataset:
+    """The same images as (channels, height, width), as PyTorch's convolutions expect them.
+
+    Raises:
+        InputError: the samples are not images.
+
+    Example:
+        >>> from gradpeel.datasets import load
+        >>> with_channels_first(load("digits")).sample_shape
+        (1, 8, 8)
+    """
+    if not dataset.is_image:
+        found = f"samples of shape {dataset.sample_shape}"
+        raise InputError(f"channels_first: {dataset.name} has {found}: expected images")
+
+    def moved(x: NDArray[np.float64], before: int) -> NDArray[np.float64]:
+        """Colours in front of height and width; `before` axes come before these."""
+        return np.expand_dims(x, before) if x.ndim == before + 2 else np.moveaxis(x, -1, before)
+
+    units = dataset.units
+    return replace(
+        dataset,
+        x_train=moved(dataset.x_train, 1),
+        x_test=moved(dataset.x_test, 1),
+        units=None if units is None else Units(moved(units.offset, 0), moved(units.spread, 0)),
+    )
 
 
 def check_scaling(scaling: str, *, pixels_of: str | None = None) -> None:

@@ -32,6 +32,9 @@ def load_npz(
 ) -> Dataset:
     """Read `x_train, y_train, x_test, y_test` from an `.npz` file and scale the samples.
 
+    The test split may be missing; the arrays are then called `x_train` and `y_train`, or `x` and
+    `y`.
+
     uint8 samples are pixels, flattened or not, and are divided by 255. All others, float images
     among them, are scaled feature by feature as `scaling` says; see `rescale`. Names are kept
     where the file holds `class_names` (or `activity_names`) or `feature_names` as plain text; the
@@ -57,12 +60,15 @@ def load_npz(
     check_scaling(scaling)
     path = Path(path)
     with Npz(path) as file:
-        headers = _read_headers(file)
+        stored = _stored_names(file)
+        headers = _read_headers(file, stored)
         _check_headers(headers, path, max_bytes)
         is_pixels = headers["x_train"].dtype == np.uint8
         if is_pixels:
             check_scaling(scaling, pixels_of=str(path))
-        arrays = {field: file.read(field) for field in headers}
+        arrays = {field: file.read(stored.get(field, field)) for field in headers}
+    if "x_test" not in arrays:
+        arrays["x_test"], arrays["y_test"] = arrays["x_train"][:0], arrays["y_train"][:0]
     class_names = _pick_names(arrays, CLASS_NAMES)
     largest = max(int(arrays[field].max(initial=0)) for field in ("y_train", "y_test"))
     white = 255.0 if is_pixels else 1.0
@@ -82,12 +88,22 @@ def load_npz(
     return replace(scaled, name=path.stem)
 
 
-def _read_headers(file: Npz) -> dict[str, Header]:
-    """The four arrays, and those of names that are plain text; the rest stays unread."""
-    missing = [field for field in ARRAYS if field not in file.fields]
+def _stored_names(file: Npz) -> dict[str, str]:
+    """What the arrays are called in the file, by what they are; a test split need not be there."""
+    fields = set(file.fields)
+    if not fields & set(ARRAYS) and {"x", "y"} <= fields:
+        return {"x_train": "x", "y_train": "y"}
+    stored = {field: field for field in ARRAYS if field in fields}
+    needed = ARRAYS if fields & set(ARRAYS[2:]) else ARRAYS[:2]
+    missing = [field for field in needed if field not in fields]
     if missing:
         raise InputError(f"{file.path}: {', '.join(missing)} missing: expected {', '.join(ARRAYS)}")
-    headers = {field: file.header(field) for field in ARRAYS}
+    return stored
+
+
+def _read_headers(file: Npz, stored: Mapping[str, str]) -> dict[str, Header]:
+    """The arrays, and those of names that are plain text; the rest stays unread."""
+    headers = {field: file.header(name) for field, name in stored.items()}
     for field in CLASS_NAMES + FEATURE_NAMES:
         if field in file.fields:
             header = file.header(field)
@@ -98,13 +114,14 @@ def _read_headers(file: Npz) -> dict[str, Header]:
 
 def _check_headers(headers: Mapping[str, Header], path: Path, max_bytes: int) -> None:
     """Refuse what must not be read."""
-    for field in ARRAYS:
+    for field in [field for field in ARRAYS if field in headers]:
         dtype = headers[field].dtype
         if dtype.hasobject:
             rule = "expected numbers (nothing is unpickled)"
             raise InputError(f"{path}: {field} holds Python objects: {rule}")
         check_dtype(str(path), field, dtype)
-    train, test = headers["x_train"].dtype, headers["x_test"].dtype
+    train = headers["x_train"].dtype
+    test = headers.get("x_test", headers["x_train"]).dtype
     if (train == np.uint8) != (test == np.uint8):
         rule = "expected uint8 in both or in neither"
         raise InputError(f"{path}: x_test has dtype {test}, x_train {train}: {rule}")

@@ -124,8 +124,12 @@ class DesignOptions:
         weights = self.weights or WeightsName.INDEPENDENT
         return f"{initials}-{weights[:3].capitalize()}"
 
-    def build(self, auxiliary: Tensor) -> Design:
-        """Make the design; only Soliton-Data looks at the auxiliary samples (n, *sample_shape).
+    def build(self, auxiliary: Tensor, *, keep: bool = False) -> Design:
+        """Make the design.
+
+        Args:
+            auxiliary: (n, *sample_shape) the server's own samples, for Soliton-Data alone.
+            keep: let a passive server keep the network's weights, instead of drawing new ones.
 
         Raises:
             InputError: a setting breaks its rule.
@@ -141,6 +145,8 @@ class DesignOptions:
         weights = self.weights or WeightsName.INDEPENDENT
         construction: Construction = weights.value
         match self.design:
+            case DesignName.PASSIVE if keep:
+                return Passive()
             case DesignName.PASSIVE:
                 is_torch = self.network_init is InitName.TORCH
                 return Passive(init="torch" if is_torch else "gaussian")
@@ -150,6 +156,9 @@ class DesignOptions:
             case DesignName.SOLITON_FREE:
                 return SolitonFree(construction, self._soliton())
             case DesignName.SOLITON_DATA:
+                if not len(auxiliary):
+                    rule = "expected data with a test split, the server's own samples"
+                    raise InputError(f"design={self.design}: the data has no test split: {rule}")
                 return SolitonData(auxiliary, construction, self._soliton())
 
     def _soliton(self) -> RobustSoliton:

@@ -24,7 +24,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import as_batch, as_tensor, check_module, is_number
+from gradpeel.checks import check_module, is_number
+from gradpeel.coercion import Samples, TakenSamples, Targets, as_samples
 from gradpeel.decoder.inputs import check_belongs
 from gradpeel.errors import InputError, ModelRefusedError, ModelSettingError
 from gradpeel.losses import CrossEntropy
@@ -134,10 +135,10 @@ class Membership:
 def contains(
     model: nn.Module,
     update: Update,
-    records: Tensor,
+    records: Samples,
     *,
-    labels: Tensor | None = None,
-    non_members: Tensor | None = None,
+    labels: Targets = None,
+    non_members: Samples | None = None,
     max_false_positive_rate: float = 1e-3,
     loss: GivenLoss | None = CrossEntropy(),  # noqa: B008 -- immutable
     layer: str | None = None,
@@ -148,7 +149,8 @@ def contains(
         model: the network the update was computed on, with the weights the client had; the layers
             up to the first Linear with ReLU are enough.
         update: what the client sent: the gradient of a batch, or a difference of weights.
-        records: (n, *sample_shape) records, as the client would feed them to the network.
+        records: (n, *sample_shape) records, as the client would feed them to the network, in any
+            form that `gradpeel.coercion` names; of a DataLoader, all batches.
         labels: (n,) their labels, if they are known. They are used only to tell how strong a trace
             each record would have left.
         non_members: (m, *sample_shape) records of the same kind that certainly were not in; the
@@ -178,15 +180,16 @@ def contains(
     target = split(model, layer=layer, share=True)
     check_belongs(model, target, update, whole=False)
     update = target.seen_from_relu(update)
-    batch = as_batch(records, target.weight.dtype, name="records")
-    rows = _rows(target, batch, "records")
-    each = len(rows) // len(batch)
+    asked = as_samples(
+        model, records, labels, target.weight.dtype, name="records", labels="labels", every=True
+    )
+    rows, labels = _rows(target, asked, "records"), asked.y
+    each = len(rows) // len(asked.x)
     if each > 1 and update.batch_size is not None:
         update = replace(update, batch_size=each * update.batch_size)
     if labels is not None:
-        labels = as_tensor("labels", labels)
-        if len(labels) != len(batch):
-            raise InputError(f"labels: {len(labels)} for {len(batch)} records: expected one each")
+        if len(labels) != len(asked.x):
+            raise InputError(f"labels: {len(labels)} for {len(asked.x)} records: expected one each")
         if each > 1:
             labels = None  # a row has none of its own
         elif known_loss is not None and target.tail.unknown is None:
@@ -202,7 +205,9 @@ def contains(
     )
     outside = None
     if non_members is not None:
-        others = as_batch(non_members, target.weight.dtype, name="non_members")
+        others = as_samples(
+            model, non_members, None, target.weight.dtype, name="non_members", every=True
+        )
         outside = whole.place(_rows(target, others, "non_members"))
     calibration = calibrate(span, place, rows, update, outside=outside, limit=limit)
     near = place.distances <= IN_ERRORS * place.errors
@@ -274,8 +279,9 @@ def _judge(
     return "out", None
 
 
-def _rows(target: Target, batch: Tensor, name: str) -> Tensor:
+def _rows(target: Target, records: TakenSamples, name: str) -> Tensor:
     """What enters the target, computed in the dtype in which the client computes."""
+    batch = records.x
     try:
         rows = again = target.rows(batch)
         if target.front.space == "features":

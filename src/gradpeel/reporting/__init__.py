@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradpeel.reporting.figures import save_figures
     from gradpeel.reporting.photo import rebuilt_photo
     from gradpeel.reporting.samples import originals_and_recovered
+    from gradpeel.reporting.spread_summary import spread_summary
     from gradpeel.reporting.update_summary import peel_summary
 else:
     load_late(
@@ -33,6 +34,7 @@ else:
             "gradpeel.reporting.figures": ("save_figures",),
             "gradpeel.reporting.photo": ("rebuilt_photo",),
             "gradpeel.reporting.samples": ("originals_and_recovered",),
+            "gradpeel.reporting.spread_summary": ("spread_summary",),
             "gradpeel.reporting.update_summary": ("peel_summary",),
         },
     )
@@ -43,5 +45,6 @@ __all__ = [
     "peel_summary",
     "rebuilt_photo",
     "save_figures",
+    "spread_summary",
     "summary",
 ]

@@ -92,14 +92,14 @@ class _Tiles:
     def __init__(self, audit: Audit, dataset: Dataset) -> None:
         whole = torch.from_numpy(dataset.x_train).flatten(1)
         # The batch may be shuffled: a tile's place is where the photograph has the same tile.
-        places = torch.cdist(audit.x.double().flatten(1), whole).argmin(1).numpy()
+        places = torch.cdist(audit.truth.double().flatten(1), whole).argmin(1).numpy()
         found = found_at(audit)
         recovered = found >= 0
         self._true = np.zeros_like(dataset.x_train)
         self._found = np.zeros_like(dataset.x_train)
         self._in_batch = np.zeros(len(whole), dtype=bool)
         self.rounds = np.zeros(len(whole), dtype=np.int64)
-        self._true[places] = audit.x.double().numpy()
+        self._true[places] = audit.truth.double().numpy()
         self._found[places[recovered]] = audit.recovery.samples.numpy()[found[recovered]]
         self._in_batch[places] = True
         self.rounds[places] = rounds_of(audit)

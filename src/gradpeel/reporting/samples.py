@@ -115,7 +115,7 @@ def draw_pairs(
         pair, column = divmod(number, columns)
         left, top = layout.left + (side + layout.gap) * column, layout.top + layout.pair * pair
         above = place_axes(figure, left, top, side, side)
-        draw_picture(above, audit.x[sample].double().numpy(), _range(audit))
+        draw_picture(above, audit.truth[sample].double().numpy(), _range(audit))
         label = true_class(audit, dataset, sample, most=layout.name)
         above.set_title(label, size=size, pad=3, parse_math=False)
         below = place_axes(figure, left, top + side + layout.gap, side, side)
@@ -132,7 +132,7 @@ def draw_pairs(
 
 
 def _range(audit: Audit) -> tuple[float, float]:
-    return float(audit.x.min()), float(audit.x.max())
+    return float(audit.truth.min()), float(audit.truth.max())
 
 
 def draw_picture(axes: Axes, picture: NDArray[np.float64], bounds: tuple[float, float]) -> None:
@@ -140,10 +140,12 @@ def draw_picture(axes: Axes, picture: NDArray[np.float64], bounds: tuple[float, 
 
     Args:
         axes: where.
-        picture: (H, W), (H, W, 1) or (H, W, 3).
+        picture: (H, W), or with one or three colours in the last or in the first place.
         bounds: what is black and what is white.
     """
     low, high = bounds
+    if picture.ndim == 3 and picture.shape[2] not in (1, 3):
+        picture = np.moveaxis(picture, 0, 2)
     if picture.ndim == 3 and picture.shape[2] == 3:
         # matplotlib draws colours as they are and wants them in [0, 1].
         picture = np.clip((picture - low) / ((high - low) or 1.0), 0, 1)

@@ -27,7 +27,17 @@ from gradpeel.reporting.tally import tally
 from gradpeel.reporting.words import counted, printable, scientific
 from gradpeel.scoring import FALSE, RIGHT, Score
 
-__all__ = ["adversary", "comparison", "limits", "setup", "severity", "trust", "verdict", "weights"]
+__all__ = [
+    "adversary",
+    "came_back",
+    "comparison",
+    "limits",
+    "setup",
+    "severity",
+    "trust",
+    "verdict",
+    "weights",
+]
 
 _WEIGHTS = {
     "keep": "the model's own weights",
@@ -76,6 +86,14 @@ def severity(audit: Audit) -> tuple[str, str]:
     )
 
 
+def came_back(audit: Audit) -> str | None:
+    """What the recovered things are, where they are not all that enters the network."""
+    if audit.entry is None:
+        return what_came_back(audit.recovery)
+    entry = printable(audit.entry, most=80)
+    return f"input `{entry}` of each sample; the network's other inputs were not read"
+
+
 def setup(audit: Audit) -> list[tuple[str, str]]:
     """Who attacks whom, and what the attacker knows."""
     rows = [
@@ -86,8 +104,8 @@ def setup(audit: Audit) -> list[tuple[str, str]]:
         *((("Secure aggregation", summed),) if (summed := aggregation(audit)) else ()),
         ("Batch size", batch_size(audit.recovery)),
     ]
-    if (came_back := what_came_back(audit.recovery)) is not None:
-        rows.insert(0, ("Recovered", came_back))
+    if (what := came_back(audit)) is not None:
+        rows.insert(0, ("Recovered", what))
     if audit.without_tail is not None:
         why = printable(audit.without_tail, most=200)
         how = "used for labels only" if bool((audit.recovery.labels >= 0).any()) else "not used"
@@ -212,8 +230,8 @@ def _fault(number: int) -> str:
 
 def limits(audit: Audit) -> str:
     """What the audit does not show."""
-    came_back = what_came_back(audit.recovery)
-    return _limits(audit) if came_back is None else f"{_limits(audit)} {_beyond(audit)}"
+    is_input = audit.recovery.space == "input"
+    return _limits(audit) if is_input else f"{_limits(audit)} {_beyond(audit)}"
 
 
 def _beyond(audit: Audit) -> str:

@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import cast_inputs
 from gradpeel.errors import InputError
+from gradpeel.inputs import Entry, NetworkInput, cast_inputs, describe, run_model
 
 __all__ = ["Entered", "FeatureFront", "as_if_never_run", "watch_layer"]
 
@@ -112,8 +112,9 @@ class FeatureFront:
     space: ClassVar[Literal["input", "features"]] = "features"
     keeps_order: ClassVar[bool] = False
     amplification: ClassVar[float] = 1.0
+    entry: ClassVar[Entry | None] = None
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: NetworkInput) -> Tensor:
         """The features, (batch, features), of a batch of inputs, in one run of the network.
 
         Where it is `tokenwise` there may be several rows per sample, one after the other.
@@ -125,18 +126,16 @@ class FeatureFront:
         return self.run(x)[1].to(self.dtype)
 
     @torch.no_grad()
-    def run(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def run(self, x: NetworkInput) -> tuple[Tensor, Tensor]:
         """What the network puts out for a batch, and what enters its target; both in its dtype."""
         own = self.model.get_parameter(f"{self.layer}.weight")
         x = cast_inputs(self.model, x, own.dtype).to(own.device)
         with as_if_never_run(self.model), watch_layer(self.model, self.layer) as entered:
             try:
-                outputs: Tensor = self.model(x)
+                outputs: Tensor = run_model(self.model, x)
             except Exception as error:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise InputError(
-                    f"x of shape {tuple(x.shape)}: the model does not take it ({reason})"
-                ) from error
+                raise InputError(f"{describe(x)}: the model does not take it ({reason})") from error
             rows = entered.take(
                 self.layer, batch=len(x), features=self.features, tokenwise=self.tokenwise
             )

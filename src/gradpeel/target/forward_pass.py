@@ -21,6 +21,8 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, fx, nn
 
+from gradpeel.inputs import Entry
+
 __all__ = ["BATCH_NORMS", "DROPOUTS", "ForwardPass", "is_linear"]
 
 DROPOUTS = (
@@ -185,6 +187,19 @@ class ForwardPass:
         """The nodes that what enters `node` is computed from and that depend on the input."""
         found = (_ancestors(node) - {node}) & self.varying
         return [one for one in self.live if one in found]
+
+    def entry(self, node: fx.Node) -> Entry | None:
+        """The only input that `node` is computed from, in a forward pass of several; else None."""
+        given = [one for one in self.module.graph.nodes if one.op == "placeholder"]
+        if len(given) < 2:
+            return None
+        before = _ancestors(node)
+        places = [(place, str(one.target)) for place, one in enumerate(given) if one in before]
+        return places[0] if len(places) == 1 else None
+
+    def inputs_after(self, entry: fx.Node) -> list[fx.Node]:
+        """The inputs that lead to the output without passing `entry`."""
+        return [node for node in self.nodes_after(entry) if node.op == "placeholder"]
 
     def trained_before(self, node: fx.Node) -> tuple[str, ...]:
         """Names of the parameters with a gradient that what enters `node` is computed with."""

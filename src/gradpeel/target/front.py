@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from gradpeel.checks import as_tensor, is_list
 from gradpeel.errors import InputError
+from gradpeel.inputs import Entry, NetworkInput, pick
 from gradpeel.target.front_maps import Convolution, Mixing, Rearrangement
 
 __all__ = ["Affine", "Flatten", "Front", "Normalise", "Step", "normalising"]
@@ -101,22 +102,25 @@ class Front:
         features: width F of the rows.
         dtype: the dtype it computes in; inputs are cast to it first.
         trained: names of the parameters in it that are trained.
+        entry: the input that it begins at, in a network of several; None if there is one.
     """
 
     steps: tuple[Step, ...]
     features: int
     dtype: torch.dtype
     trained: tuple[str, ...] = ()
+    entry: Entry | None = None
 
     space: ClassVar[Literal["input", "features"]] = "input"
     unsteady: ClassVar[str | None] = None
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: NetworkInput) -> Tensor:
         """Turn a batch, (batch, *sample_shape), into rows, (batch, features).
 
         Raises:
             InputError: the samples do not have the shape this front expects.
         """
+        x = pick(x, self.entry)
         if x.ndim < 2:
             raise InputError(f"x of shape {tuple(x.shape)}: expected (batch, *sample_shape)")
         rows = x.to(self.dtype)

@@ -117,9 +117,6 @@ def reasons_in_modules(model: nn.Module) -> list[ModelError]:
 def reasons_in_steps(steps: ForwardPass) -> list[ModelError]:
     """What the recorded forward pass shows before its target is known."""
     reasons: list[ModelError] = []
-    if len(steps.inputs) > 1:
-        names = ", ".join(str(node.target) for node in steps.inputs)
-        reasons.append(UnsupportedModelError(f"forward takes {len(steps.inputs)} inputs: {names}"))
     returned = steps.output.args[0]
     kind = returned.target if isinstance(returned, fx.Node) else type(returned)
     if isinstance(kind, type):  # a tuple with names is made by calling its class

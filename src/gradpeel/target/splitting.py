@@ -30,6 +30,7 @@ from torch.nn import functional
 
 from gradpeel.checks import check_layer, check_module
 from gradpeel.errors import InputError, ModelError, ModelRefusedError, UnsupportedModelError
+from gradpeel.inputs import NetworkInput
 from gradpeel.target.features import FeatureFront
 from gradpeel.target.forward_pass import ForwardPass, is_linear
 from gradpeel.target.front import Front
@@ -105,7 +106,7 @@ class Target:
         """Number F of features that enter each neuron."""
         return self.weight.shape[1]
 
-    def rows(self, x: Tensor) -> Tensor:
+    def rows(self, x: NetworkInput) -> Tensor:
         """Map a batch, (n, *sample_shape), to what enters the target, (n, features)."""
         return self.front(x.to(self.weight.device))
 
@@ -115,14 +116,14 @@ class Target:
             return functional.linear(rows.to(self.weight), self.weight) + self.bias
         return functional.linear(rows.to(self.weight), self.weight, self.bias)
 
-    def logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: NetworkInput) -> Tensor:
         """Map a batch, (n, *sample_shape), to the output of the model, (n, classes).
 
         Where `tail.unknown` says so, the output differs each time, or depends on the batch.
         """
         return self._behind(self.rows(x))
 
-    def check_on(self, x: Tensor) -> None:
+    def check_on(self, x: NetworkInput) -> None:
         """Make sure that the parts make up the network on a batch, where `split` could not try it.
 
         Raises:
@@ -195,8 +196,8 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
     """Split a network at its first Linear -> ReLU that can be read, or at one of your choice.
 
     Args:
-        model: any module of one input that torch.fx can trace; it is not changed. Parts of it that
-            cannot be traced are kept whole.
+        model: any module that torch.fx can trace; it is not changed. Parts of it that cannot be
+            traced are kept whole.
         layer: name of the Linear to split at, such as "classifier.0"; by default the first one that
             can be read. A model that cannot be traced is split at a named layer without its tail.
         share: use the model's own parameters instead of copies, to save memory; later changes of
@@ -330,7 +331,8 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
         tail = read_raised_tail(steps, gate.activation, gate.low)
     tail.unknown = try_tail(tail, linear.weight, str(node.target))
     target = _target(steps, linear, gate, _front(steps, node, linear), tail)
-    if isinstance(target.front, Front) and target.front.keeps_order:
+    front = target.front
+    if isinstance(front, Front) and front.keeps_order and front.entry is None:
         reasons = reasons_not_reproduced(steps.root, target.front, target.logits)
     else:
         reasons = reasons_hooked(steps, node)
@@ -383,8 +385,8 @@ def _front(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Front | Feat
     """The way to a Linear: one that can be undone, or else the whole network."""
     front_steps, obstacle = read_front(steps, node)
     if not obstacle and not _changing(steps, node):
-        trained = steps.trained_before(node)
-        return Front(front_steps, linear.in_features, linear.weight.dtype, trained)
+        trained, dtype = steps.trained_before(node), linear.weight.dtype
+        return Front(front_steps, linear.in_features, dtype, trained, steps.entry(node))
     return _feature_front(steps, node, linear, obstacle=obstacle or _changing(steps, node))
 
 

@@ -119,11 +119,16 @@ def read_tail(steps: ForwardPass, relu: fx.Node, neurons: int) -> Tail:
     unknown = "; ".join(found.what for found in unsteady(steps, steps.nodes_after(relu))) or None
     if unknown is None and steps.consumers(relu, of_rows=True) == [steps.output]:
         unknown = "the model ends at the target"
+    others = steps.inputs_after(relu)
+    if others:
+        named = ", ".join(steps.describe(node) for node in others)
+        unknown = f"{named} enters the network behind the target"
     found = _next_layer(steps, relu, neurons)
     if found is None:
-        tail = Tail(steps.module_after(relu), unknown=unknown)
+        tail = Tail(nn.Identity() if others else steps.module_after(relu), unknown=unknown)
     else:
-        tail = _behind(steps, found[1], steps.module_after(found[0]), unknown)
+        rest = nn.Identity() if others else steps.module_after(found[0])
+        tail = _behind(steps, found[1], rest, unknown)
     tail.names = {own: steps.parameter_names[id(p)] for own, p in tail.named_parameters()}
     return tail
 

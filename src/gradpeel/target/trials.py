@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.errors import ModelError, UnsupportedModelError
+from gradpeel.inputs import NetworkInput
 from gradpeel.target.derivatives import push
 from gradpeel.target.features import FeatureFront, as_if_never_run
 from gradpeel.target.front import Affine, Front
@@ -109,7 +110,7 @@ def reasons_not_reproduced(
 
 
 def reasons_not_reproduced_on(
-    x: Tensor, front: FeatureFront, parts: Callable[[Tensor], Tensor]
+    x: NetworkInput, front: FeatureFront, parts: Callable[[Tensor], Tensor]
 ) -> list[ModelError]:
     """Compare the whole network with its target and tail on a batch of inputs.
 

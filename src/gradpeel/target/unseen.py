@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradpeel.checks import cast_inputs
 from gradpeel.errors import ModelRefusedError, UnsupportedModelError
+from gradpeel.inputs import NetworkInput, cast_inputs, run_model
 from gradpeel.target.features import FeatureFront, as_if_never_run
 from gradpeel.target.forward_pass import is_linear
 from gradpeel.target.refusals import reasons_of_linear
@@ -86,7 +86,7 @@ def see_layer(
     return linear, front
 
 
-def check_followed_by_relu(front: FeatureFront, x: Tensor) -> None:
+def check_followed_by_relu(front: FeatureFront, x: NetworkInput) -> None:
     """Make sure on a batch that the outputs depend on a layer only where it is positive.
 
     Raises:
@@ -102,7 +102,7 @@ def check_followed_by_relu(front: FeatureFront, x: Tensor) -> None:
     handle = linear.register_forward_hook(look)
     try:
         with as_if_never_run(front.model), torch.enable_grad():
-            outputs = front.model(cast_inputs(front.model, x, front.dtype))
+            outputs = run_model(front.model, cast_inputs(front.model, x, front.dtype))
             if not isinstance(outputs, Tensor) or not seen:
                 found = f"returns a {type(outputs).__name__}" if seen else "does not call it"
                 message = f"Linear '{front.layer}': the model {found}"

@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import gradpeel as gp
 from gradpeel import Attacker, Audit, Client, Report, audit, report
 from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.networks import mlp
 from gradpeel.paper.table1 import Table1
 from gradpeel.paper.table1_page import to_html
+from gradpeel.reporting.page import Document
 from gradpeel.reporting.page.sweep_page import sweep_html
 from gradpeel.sweeps import Results
 from opened_page import Opened
@@ -45,6 +47,8 @@ KINDS = (
     "local-training",
     "without-samples",
     "compared",
+    "spread",
+    "curve",
     "sweep",
     "table1",
 )
@@ -136,7 +140,7 @@ def _table1() -> str:
 
 
 def _page(kind: str, held: Audits) -> str:
-    makers: Mapping[str, Callable[[], Report | str]] = {
+    makers: Mapping[str, Callable[[], Document | str]] = {
         "everything": lambda: report(held.whole, held.digits),
         "part": lambda: report(held.part, held.digits, command="gradpeel audit --data digits"),
         "nothing": lambda: report(held.nothing, held.digits),
@@ -149,6 +153,15 @@ def _page(kind: str, held: Audits) -> str:
         "local-training": lambda: _audited(load("digits"), 12, 400, Client(lr=0.02, local_steps=3)),
         "without-samples": lambda: report(held.part, held.digits, samples=False),
         "compared": lambda: report(held.whole, held.digits, compared={"batch of 40": held.part}),
+        "spread": lambda: report(gp.Audits((held.whole, held.part), ("batches",)), held.digits),
+        "curve": lambda: report(
+            gp.TrainingCurve(
+                (0, 250),
+                (gp.Audits((held.whole, held.part), ()), gp.Audits((held.part, held.nothing), ())),
+            ),
+            held.digits,
+            command="gradpeel audit --data digits --checkpoints 'run/step-*.safetensors'",
+        ),
         "sweep": lambda: sweep_html(_results()),
         "table1": _table1,
     }

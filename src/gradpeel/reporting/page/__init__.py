@@ -16,7 +16,9 @@ Example:
     True
 """
 
+from gradpeel.reporting.page.document import PAGE, Document
 from gradpeel.reporting.page.payload import Payload
-from gradpeel.reporting.page.report import PAGE, VALUES, Report, report
+from gradpeel.reporting.page.report import VALUES, Report, report
+from gradpeel.reporting.page.spread_page import SpreadReport
 
-__all__ = ["PAGE", "VALUES", "Payload", "Report", "report"]
+__all__ = ["PAGE", "VALUES", "Document", "Payload", "Report", "SpreadReport", "report"]

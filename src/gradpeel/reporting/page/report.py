@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import html
-import tempfile
-import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import overload
 
 from gradpeel.audit import Audit
+from gradpeel.audits import Audits, TrainingCurve
 from gradpeel.datasets import Dataset
 from gradpeel.errors import InputError
-from gradpeel.files import write_files
+from gradpeel.reporting.page.document import PAGE, Document
 from gradpeel.reporting.page.gather import gather
 from gradpeel.reporting.page.payload import Payload
 from gradpeel.reporting.page.reading import read_payload
 from gradpeel.reporting.page.render import render
+from gradpeel.reporting.page.spread_page import SpreadReport
 
 __all__ = ["PAGE", "VALUES", "Report", "report"]
 
-PAGE, VALUES = "report.html", "report.json"
-"""File names of a report in a directory of results, and of what it can be regenerated from."""
+VALUES = "report.json"
+"""Name of the file that a report can be regenerated from."""
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Document):
     """The page of one audit.
 
     Attributes:
@@ -85,43 +85,12 @@ class Report:
         """The page: one HTML file that needs nothing beside it."""
         return render(self.payload)
 
-    def save(self, path: Path | str) -> Path:
-        """Write the page to a file that only the user can read.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        path = Path(path)
-        (written,) = write_files(path.parent, {path.name: self.html.encode()})
-        return written
-
     def files(self) -> dict[str, bytes]:
         """The page and what it can be regenerated from, by file name."""
         return {PAGE: self.html.encode(), VALUES: f"{self.payload.to_json()}\n".encode()}
 
-    def open(self, path: Path | str | None = None) -> Path:
-        """Show the page in the web browser.
 
-        Args:
-            path: where to write it; by default a temporary directory that only the user can read.
-                It is not removed: a browser may still be reading when Python ends.
-
-        Returns:
-            The file that was opened.
-        """
-        place = Path(tempfile.mkdtemp(prefix="gradpeel-")) / PAGE if path is None else Path(path)
-        written = self.save(place)
-        webbrowser.open(written.absolute().as_uri())
-        return written
-
-    def _repr_html_(self) -> str:
-        """What Jupyter shows: the page in a frame of its own, which can reach nothing outside."""
-        return (
-            '<iframe sandbox="allow-scripts" title="gradpeel report" width="100%" height="720" '
-            f'srcdoc="{html.escape(self.html)}"></iframe>'
-        )
-
-
+@overload
 def report(
     audit: Audit,
     dataset: Dataset | None = None,
@@ -129,11 +98,28 @@ def report(
     samples: bool = True,
     command: str = "",
     compared: Mapping[str, Audit] = MappingProxyType({}),
-) -> Report:
+) -> Report: ...
+@overload
+def report(
+    audit: Audits | TrainingCurve,
+    dataset: Dataset | None = None,
+    *,
+    samples: bool = True,
+    command: str = "",
+) -> SpreadReport: ...
+def report(
+    audit: Audit | Audits | TrainingCurve,
+    dataset: Dataset | None = None,
+    *,
+    samples: bool = True,
+    command: str = "",
+    compared: Mapping[str, Audit] = MappingProxyType({}),
+) -> Report | SpreadReport:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
     Args:
-        audit: what `gradpeel.audit` found.
+        audit: what `gradpeel.audit` found; or what `gradpeel.audit_many` or
+            `gradpeel.audit_checkpoints` found, whose page shows the spread and no samples.
         dataset: where its batch comes from: names the data, its labels and its features and knows
             their units; without it they are numbered.
         samples: whether to show samples, original and recovered, and labels. They are personal
@@ -155,4 +141,7 @@ def report(
         >>> gp.report(found, samples=False).payload.samples[0].label is None
         True
     """
+    if isinstance(audit, Audits | TrainingCurve):
+        data = "own data" if dataset is None else dataset.name
+        return SpreadReport(audit, data, command)
     return Report.of(audit, dataset, samples=samples, command=command, compared=compared)

@@ -191,7 +191,7 @@ def _class_name(dataset: Dataset | None, label: int) -> str:
 def feature_names(audit: Audit, dataset: Dataset | None) -> tuple[str, ...]:
     """Names of the features that are shown."""
     number = min(math.prod(audit.truth.shape[1:]), MOST_FEATURES)
-    named = dataset is not None and audit.recovery.space == "input"
-    if not named or dataset is None or dataset.feature_names is None:
+    names = audit.columns if dataset is None else dataset.feature_names
+    if audit.recovery.space != "input" or names is None:
         return tuple(f"feature {place}" for place in range(number))
-    return tuple(printable(name, NAME) for name in dataset.feature_names[:number])
+    return tuple(printable(name, NAME) for name in names[:number])

@@ -76,5 +76,5 @@ def hashes_of(audit: Audit) -> list[tuple[str, str]]:
 
 def _sha256(tensors: Mapping[str, Tensor]) -> str:
     return hashlib.sha256(
-        save({name: value.detach().cpu().contiguous() for name, value in tensors.items()})
+        save({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()})
     ).hexdigest()

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from gradpeel.audit import Audit
-from gradpeel.reporting.account import what_came_back
 from gradpeel.reporting.members import membership
 from gradpeel.reporting.page.payload import Count, Fact, Story
 from gradpeel.reporting.reasons import missing
-from gradpeel.reporting.sentences import comparison, limits, setup, severity, trust, verdict
+from gradpeel.reporting.sentences import (
+    came_back,
+    comparison,
+    limits,
+    setup,
+    severity,
+    trust,
+    verdict,
+)
 from gradpeel.reporting.tally import tally
 from gradpeel.reporting.words import counted, printable, scientific
 
@@ -24,7 +31,7 @@ def story_of(audit: Audit) -> Story:
         verdict=verdict(audit),
         severity=Fact(*severity(audit)),
         membership=membership(audit),
-        recovered=what_came_back(audit.recovery) or "",
+        recovered=came_back(audit) or "",
         who=tuple(_who(audit)),
         confidence=tuple(_confidence(audit)),
         limits=limits(audit),

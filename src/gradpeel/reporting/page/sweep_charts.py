@@ -18,7 +18,19 @@ from gradpeel.reporting.words import short
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.summary import Estimate, Group
 
-__all__ = ["Curves", "HeatMap", "Line", "Mark", "Panel", "curves", "heat_maps", "line_panels"]
+__all__ = [
+    "WIDTH",
+    "Curves",
+    "HeatMap",
+    "Line",
+    "Mark",
+    "Panel",
+    "curves",
+    "heat_maps",
+    "height",
+    "line_panels",
+    "points",
+]
 
 VARIED = {
     "clients": ("clients", "clients whose updates are added up"),
@@ -202,9 +214,9 @@ def _line(
     marks = tuple(
         Mark(
             x=places[across(group.cell)],
-            y=_height(group.ours.mean),
-            low=_height(group.ours.low),
-            high=_height(group.ours.high),
+            y=height(group.ours.mean),
+            low=height(group.ours.low),
+            high=height(group.ours.high),
             seeds=tuple(_seeds(places[across(group.cell)], group.rates)),
             name=short(across(group.cell)),
             ours=group.ours,
@@ -219,10 +231,10 @@ def _line(
         is_mirrored=members[0].cell.weights == "mirrored",
         has_rows=members[0].cell.effort > 0,
         marks=marks,
-        ours=_points((mark.x, mark.y) for mark in marks),
-        bound=_points((mark.x, _height(mark.bound)) for mark in marks),
-        published=_points(
-            (mark.x, _height(mark.published)) for mark in marks if mark.published is not None
+        ours=points((mark.x, mark.y) for mark in marks),
+        bound=points((mark.x, height(mark.bound)) for mark in marks),
+        published=points(
+            (mark.x, height(mark.published)) for mark in marks if mark.published is not None
         ),
     )
 
@@ -230,14 +242,16 @@ def _line(
 def _seeds(x: float, rates: Sequence[float]) -> Iterable[tuple[float, float]]:
     """A dot for each seed, side by side; a single seed is its own mean and needs none."""
     for place, rate in enumerate(rates if len(rates) > 1 else ()):
-        yield round(x + SPREAD * (place / (len(rates) - 1) - 0.5), 2), _height(rate)
+        yield round(x + SPREAD * (place / (len(rates) - 1) - 0.5), 2), height(rate)
 
 
-def _height(rate: float) -> float:
+def height(rate: float) -> float:
+    """Where a share stands in a chart, from its top."""
     return round(HEIGHT * (1 - rate), 2)
 
 
-def _points(pairs: Iterable[tuple[float, float]]) -> str:
+def points(pairs: Iterable[tuple[float, float]]) -> str:
+    """The points of an SVG polyline."""
     return " ".join(f"{x},{y}" for x, y in pairs)
 
 

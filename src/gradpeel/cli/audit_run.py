@@ -1,0 +1,158 @@
+"""What `gradpeel audit` runs: one audit, variations of it, repeats, or the checkpoints of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradpeel.cli.progress import watch, watch_audits
+from gradpeel.cli.variations import variations
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradpeel.attacker import Attacker
+    from gradpeel.audit import Audit
+    from gradpeel.audits import Audits, TrainingCurve
+    from gradpeel.cli.loss_options import LossOptions
+    from gradpeel.cli.network_options import NetworkOptions
+    from gradpeel.client import Client
+    from gradpeel.datasets import Batch, Dataset
+    from gradpeel.designs.options import DesignOptions
+
+__all__ = ["AuditRun"]
+
+
+@dataclass(frozen=True, eq=False)
+class AuditRun:
+    """Everything that an audit on the command line is made of.
+
+    Attributes:
+        dataset: where batches come from.
+        network: where the network comes from.
+        designs: how the server sets the target.
+        losses: what the client minimises.
+        client: how it trains.
+        attacker: what the server knows; its design is that of the first batch.
+        clients: whose updates are added up.
+        batch_size: samples of each client.
+        shuffle: draw batches at random, by the seed.
+        seed: of everything random.
+        device: where the decoder computes.
+        quiet: show no progress.
+    """
+
+    dataset: Dataset
+    network: NetworkOptions
+    designs: DesignOptions
+    losses: LossOptions
+    client: Client
+    attacker: Attacker
+    clients: int
+    batch_size: int
+    shuffle: bool
+    seed: int
+    device: str
+    quiet: bool
+
+    def single(self, *, compare: bool) -> tuple[Audit, dict[str, Audit]]:
+        """One audit and, if asked for, the same with one thing changed, by the change's name."""
+        from gradpeel.repeats import make_network  # noqa: PLC0415 - torch is slow to import
+
+        with watch(self.clients * self.batch_size, quiet=self.quiet) as watcher:
+            network = make_network(self._make(), self.seed)
+            result = self._audit(
+                network,
+                self._draw(self.batch_size),
+                self.client,
+                on_round=watcher.on_round,
+                on_rows=watcher.on_rows,
+            )
+        return result, self._compare(network, result) if compare else {}
+
+    def repeated(self, repeats: int) -> Audits | TrainingCurve:
+        """Several audits on batches of their own, or those of the checkpoints of a run."""
+        from gradpeel.aggregation import Aggregation  # noqa: PLC0415
+        from gradpeel.datasets import draw_batch  # noqa: PLC0415
+        from gradpeel.repeats import (  # noqa: PLC0415
+            audit_checkpoints,
+            audit_many,
+            make_network,
+        )
+
+        is_drawn = repeats > 1
+        pool = (
+            draw_batch(self.dataset, len(self.dataset.x_train))
+            if is_drawn
+            else self._draw(self.batch_size)
+        )
+        states = self.network.states()
+        with watch_audits(repeats * max(1, len(states)), quiet=self.quiet) as on_audit:
+            made = self._make()
+            if self.network.checkpoints is None:
+                audits: Callable[..., Audits | TrainingCurve] = partial(audit_many, made)
+            else:
+                base = make_network(made, self.seed)
+                audits = partial(audit_checkpoints, base, states)
+            return audits(
+                pool.x,
+                self._targets(pool),
+                repeats=repeats,
+                batch_size=self.clients * self.batch_size if is_drawn else None,
+                client=self.client,
+                attacker=self.attacker,
+                aggregation=Aggregation(self.clients),
+                seed=self.seed,
+                device=self.device,
+                on_audit=on_audit,
+            )
+
+    def _make(self) -> nn.Module | Callable[[], nn.Module]:
+        return self.network.make(self.dataset, np.random.default_rng([self.seed, 0]))
+
+    def _draw(self, batch_size: int) -> Batch:
+        from gradpeel.datasets import draw_batch  # noqa: PLC0415
+
+        return draw_batch(
+            self.dataset,
+            self.clients * batch_size,
+            shuffle=self.shuffle,
+            rng=np.random.default_rng([self.seed, 1]),
+        )
+
+    def _targets(self, batch: Batch) -> Tensor:
+        return self.losses.targets(batch.y, self.dataset.classes)
+
+    def _audit(
+        self, network: nn.Module, batch: Batch, client: Client, **watching: Callable[..., None]
+    ) -> Audit:
+        from gradpeel.aggregation import Aggregation  # noqa: PLC0415
+        from gradpeel.audit import audit  # noqa: PLC0415
+
+        design = self.designs.build(batch.auxiliary, keep=self.network.is_own)
+        return audit(
+            network,
+            batch.x,
+            self._targets(batch),
+            client=client,
+            attacker=replace(self.attacker, design=design),
+            aggregation=Aggregation(self.clients),
+            seed=self.seed,
+            device=self.device,
+            **watching,
+        )
+
+    def _compare(self, network: nn.Module, result: Audit) -> dict[str, Audit]:
+        import torch  # noqa: PLC0415
+
+        dtype = str(result.update.dtype).removeprefix("torch.")
+        most = len(self.dataset.x_train) // self.clients
+        found = {}
+        for other in variations(dtype, self.client.noise, self.batch_size, most=most):
+            client = replace(self.client, dtype=getattr(torch, other.dtype), noise=other.noise)
+            found[other.name] = self._audit(network, self._draw(other.batch_size), client)
+        return found
