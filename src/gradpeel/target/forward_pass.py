@@ -24,6 +24,7 @@ from torch import Tensor, fx, nn
 from gradpeel.inputs import Entry
 
 __all__ = ["BATCH_NORMS", "DROPOUTS", "ForwardPass", "is_linear"]
+__all__ = ["BATCH_NORMS", "DROPOUTS", "ForwardPass", "bias_of", "is_linear"]
 
 DROPOUTS = (
     nn.Dropout,
@@ -270,6 +271,12 @@ class ForwardPass:
 def is_linear(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """Whether a module computes x W^T + b as torch's Linear does, and nothing more."""
     return isinstance(module, nn.Linear) and type(module).forward is nn.Linear.forward
+
+
+def bias_of(linear: nn.Linear) -> nn.Parameter | None:
+    """The bias of a Linear, if it has one."""
+    bias: nn.Parameter | None = getattr(linear, "bias", None)
+    return bias
 
 
 def _ancestors(node: fx.Node) -> set[fx.Node]:

@@ -143,11 +143,14 @@ def rearranging(layer: nn.Module) -> Rearrangement | None:
         return Rearrangement(partial(_shuffle, factor=up), partial(_unshuffle, factor=up))
     if isinstance(layer, nn.ChannelShuffle):
         groups = layer.groups
-        return Rearrangement(
-            lambda x: x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2),
-            lambda y: y.unflatten(1, (-1, groups)).transpose(1, 2).flatten(1, 2),
-        )
+        return Rearrangement(lambda x: _deal(x, groups), lambda y: _deal(y, y.shape[1] // groups))
     return None
+
+
+def _deal(x: Tensor, groups: int) -> Tensor:
+    """Take the first channel of each group, then the second of each, and so on."""
+    each = x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
+    return each.transpose(1, 2).flatten(1, 2)
 
 
 def _unshuffle(x: Tensor, factor: int) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from gradpeel.errors import InputError
-from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass, is_linear
+from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass, bias_of, is_linear
 from gradpeel.target.front import Affine, Flatten, Normalise, Step, normalising
 from gradpeel.target.front_maps import Convolution, Mixing, Rearrangement, rearranging
 
@@ -161,7 +161,8 @@ def _read_map(steps: ForwardPass, node: fx.Node, width: int) -> Step | None:
         return _turning(steps, node)
     if is_linear(layer):
         weight = layer.weight.detach()
-        bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach()
+        own = bias_of(layer)
+        bias = weight.new_zeros(len(weight)) if own is None else own.detach()
         return Mixing(weight, bias)
     if type(layer) is nn.Conv2d:
         return Convolution.of(layer, width)

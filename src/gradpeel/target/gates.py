@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from gradpeel.errors import InputError
-from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
+from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass, bias_of
 from gradpeel.target.front_reading import read_affine
 
 __all__ = ["Fold", "Gate", "Scaling", "mixes", "read_gate", "read_scaling"]
@@ -116,7 +116,8 @@ class Gate:
 
         A Linear in front of a batch norm often has no bias; the norm's own serves as well.
         """
-        return self.scaling.norm_bias if linear.bias is None else linear.bias
+        own = bias_of(linear)
+        return self.scaling.norm_bias if own is None else own
 
     def fold(self, linear: nn.Linear) -> tuple[Tensor, Tensor, Fold | None]:
         """Weight and bias of the layer as its ReLU sees it, and by how much they are scaled.
@@ -128,13 +129,14 @@ class Gate:
             return weight, linear.bias.detach(), None
         gain, shift = scaling.gain.to(weight.device), scaling.shift.to(weight.device) - self.low
         everyone = torch.ones(len(weight), dtype=torch.float64, device=weight.device)
-        own = 0.0 * everyone if linear.bias is None else linear.bias.detach().double()
+        parameter = bias_of(linear)
+        own = 0.0 * everyone if parameter is None else parameter.detach().double()
         bias = own * gain + shift
         if not self.low:
             bias = bias.to(weight.dtype)
         if not scaling.by:
             return weight, bias, None
-        factor = gain if linear.bias is not None else scaling.norm_gain.to(weight.device)
+        factor = scaling.norm_gain.to(weight.device) if parameter is None else gain
         fold = Fold(everyone * gain, everyone * factor, scaling.by)
         return (weight.double() * fold.weight[:, None]).to(weight.dtype), bias, fold
 
@@ -200,13 +202,10 @@ def _threshold(steps: ForwardPass, node: fx.Node) -> float | None:
     name = steps.operation(node).replace("_", "").lower()
     if name not in _SILENT:
         return None
-    setting, low = _SILENT[name]
+    setting, default = _SILENT[name]
     layer = steps.layer(node)
-    if layer is not None:
-        low = getattr(layer, setting, low)
-    elif setting:
-        low = dict(zip([setting], node.args[1:], strict=False)).get(setting, low)
-        low = node.kwargs.get(setting, low)
+    given = node.kwargs.get(setting, (*node.args[1:2], default)[0] if setting else default)
+    low = given if layer is None else getattr(layer, setting, default)
     if not isinstance(low, int | float):
         return None
     below = low - torch.logspace(-3, 3, 7, dtype=torch.float64)

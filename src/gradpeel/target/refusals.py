@@ -27,7 +27,7 @@ from gradpeel.errors import (
     ModelSettingError,
     UnsupportedModelError,
 )
-from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass
+from gradpeel.target.forward_pass import BATCH_NORMS, ForwardPass, bias_of
 from gradpeel.target.gates import mixes, read_gate, read_scaling
 from gradpeel.target.tail import UnknownTailError
 from gradpeel.target.unsteady import named, unsteady
@@ -188,7 +188,7 @@ def reason_without_linear(steps: ForwardPass, layer: str | None) -> ModelError:
 def reasons_at_target(steps: ForwardPass, target: fx.Node, layer: nn.Linear) -> list[ModelError]:
     """What is wrong with the target itself, or with what follows it directly."""
     gate = read_gate(steps, target)
-    instead = None if gate is None or layer.bias is not None else gate.bias_of(layer)
+    instead = gate.bias_of(layer) if gate is not None and bias_of(layer) is None else None
     reasons = _reasons_between(steps, target)
     reasons += reasons_of_linear(str(target.target), layer, steps.trained, instead)
     reasons += _reasons_sharing(steps, target, layer.parameters(recurse=False))
@@ -218,7 +218,7 @@ def reasons_of_linear(
                 "there is nothing to read"
             )
         )
-    bias = instead if layer.bias is None else layer.bias
+    bias = instead if bias_of(layer) is None else bias_of(layer)
     if instead is not None:
         own["bias"] = instead
     if "weight" not in own or ("bias" not in own and bias is not None):

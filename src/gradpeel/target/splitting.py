@@ -243,10 +243,10 @@ def split(model: nn.Module, *, layer: str | None = None, share: bool = False) ->
     reasons += reasons_in_steps(steps) + reasons_not_finite(steps)
     candidates = _candidates(steps, layer)
     if not candidates:
-        reason = reason_without_linear(steps, layer)
+        why = reason_without_linear(steps, layer)
         if layer is None or reasons or not steps.is_inside(layer):
-            raise ModelRefusedError([*reasons, reason])
-        return _without_tail(*see_layer(model, layer, str(reason), share=share))
+            raise ModelRefusedError([*reasons, why])
+        return _without_tail(*see_layer(model, layer, str(why), share=share))
     steps.module.requires_grad_(requires_grad=False)
     return _split_at_first(steps, candidates, reasons)
 
@@ -429,10 +429,11 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
         tensor([[2., 2., 2.]])
     """
     shaped = copy.deepcopy(model)
-    fold = target.fold
+    one, fold = torch.ones((), dtype=torch.float64), target.fold
+    factors = (one, one) if fold is None else (fold.weight[:, None], fold.bias)
     for key, name, value, now, factor in (
-        ("weight", target.weight_name, weight, target.weight, fold and fold.weight[:, None]),
-        ("bias", target.bias_name, bias, target.bias, fold and fold.bias),
+        ("weight", target.weight_name, weight, target.weight, factors[0]),
+        ("bias", target.bias_name, bias, target.bias, factors[1]),
     ):
         parameter, wanted = shaped.get_parameter(name), value
         if value.shape != parameter.shape:
@@ -442,9 +443,7 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
             )
         if parameter.dtype != now.dtype or not torch.equal(parameter, now):
             # What the ReLU sees is not the parameter itself: change that by as much.
-            change = (wanted.double().to(now.device) - now.double()) / (
-                1.0 if factor is None else factor
-            )
+            change = (wanted.double().to(now.device) - now.double()) / factor.to(now.device)
             wanted = parameter.detach().double() + change
         with torch.no_grad():
             parameter.copy_(wanted)
