@@ -23,7 +23,6 @@ from torch import Tensor, fx, nn
 
 from gradpeel.inputs import Entry
 
-__all__ = ["BATCH_NORMS", "DROPOUTS", "ForwardPass", "is_linear"]
 __all__ = ["BATCH_NORMS", "DROPOUTS", "ForwardPass", "bias_of", "is_linear"]
 
 DROPOUTS = (

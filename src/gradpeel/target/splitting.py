@@ -333,7 +333,7 @@ def _split_at(steps: ForwardPass, node: fx.Node, linear: nn.Linear) -> Target:
     target = _target(steps, linear, gate, _front(steps, node, linear), tail)
     front = target.front
     if isinstance(front, Front) and front.keeps_order and front.entry is None:
-        reasons = reasons_not_reproduced(steps.root, target.front, target.logits)
+        reasons = reasons_not_reproduced(steps.root, front, target.logits)
     else:
         reasons = reasons_hooked(steps, node)
     if reasons:
