@@ -50,7 +50,7 @@ KEYS = {
     "median_abs_error", "unrecovered_but_reachable", "seconds",
     "lr", "momentum", "weight_decay", "local_steps", "local_epochs", "local_batch_size",
     "clients", "recovered_by_client",
-    "knows_batch_size", "knows_tail", "data_range", "effort", "space", "layer",
+    "knows_batch_size", "knows_tail", "data_range", "effort", "space", "layer", "entry",
     "membership", "wrong_memberships",
 }  # fmt: skip
 
