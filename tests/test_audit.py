@@ -236,8 +236,9 @@ def test_the_rounding_of_weights_is_named_as_the_reason_where_it_is_one(
     missing = numbers(found)["unrecovered_but_reachable"]
     assert len(missing) == 12
     assert {row["why"] for row in missing} == {Outcome.COARSE.value}
-    reasons = dict(reasons_of(found))
-    assert reasons["11 not provable"] == (
+    # Some can be read; none is proven.
+    (reason,) = [words for name, words in reasons_of(found) if name.endswith("not provable")]
+    assert reason == (
         "within reach of peeling, but a difference of float32 weights at learning rate 0.0001 "
         "keeps fewer digits than a certificate needs"
     )
