@@ -8,6 +8,7 @@ samples a server can read from one gradient, and certifies each one without look
     gp.audit(model, x, y)        simulate a training round on your data, decode it, score it
     gp.peel(model, update)       decode an update, without any ground truth
     gp.contains(model, update, records)    which of these records took part
+    gp.invert(model, recovery, sample_shape=...)    inputs from recovered features
     gp.exposure(model, x)        the client's own check: one forward pass
     gp.report(audit)             one page to read, to save, to mail
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
+    from gradpeel.inversion import Inversion, invert, leaked_tokens
     from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
     from gradpeel.membership import Membership, contains
     from gradpeel.noise import with_noise
@@ -46,6 +48,7 @@ else:
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
             "gradpeel.exposure": ("Exposure", "exposure"),
+            "gradpeel.inversion": ("Inversion", "invert", "leaked_tokens"),
             "gradpeel.losses": ("BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"),
             "gradpeel.membership": ("Membership", "contains"),
             "gradpeel.noise": ("with_noise",),
@@ -66,6 +69,7 @@ __all__ = [
     "Exposure",
     "GradpeelError",
     "InputError",
+    "Inversion",
     "LocalTraining",
     "Loss",
     "MeanSquaredError",
@@ -85,6 +89,8 @@ __all__ = [
     "contains",
     "designs",
     "exposure",
+    "invert",
+    "leaked_tokens",
     "load_update",
     "local_update",
     "peel",

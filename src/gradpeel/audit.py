@@ -27,7 +27,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -46,6 +46,8 @@ from gradpeel.decoder.recovery import RowCount
 from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError, ModelRefusedError
 from gradpeel.exposure import Exposure
+from gradpeel.inversion import Inversion, invert, leaked_tokens
+from gradpeel.inversion.likeness import compare
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
@@ -178,6 +180,49 @@ class Audit:
         fires, found = self.exposure.grid.any(0), self.membership
         return int((found.mask("out") & fires | found.mask("in") & ~fires).sum())
 
+    @cached_property
+    def leaked_tokens(self) -> dict[str, Tensor]:
+        """The tokens that the gradients of embeddings name; see `gradpeel.leaked_tokens`."""
+        return leaked_tokens(self.model, self.update)
+
+    def invert(
+        self,
+        *,
+        data_range: tuple[float, float] | None = None,
+        values: Sequence[float] | Tensor | None = None,
+        starts: int = 4,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Inversion:
+        """Reconstruct inputs from the recovered features, and compare them with the real ones.
+
+        Args:
+            data_range: smallest and largest value of inputs, such as (0, 1); a server often knows.
+            values: the only values that inputs can have, such as (0, 1) for binary pixels.
+            starts: how many starts to try at most.
+            on_progress: called with the number of inputs that are done, and of all.
+
+        Returns:
+            What `gradpeel.invert` reconstructs, with its `likeness` to the batch.
+
+        Raises:
+            ModelRefusedError: the network gives an input other features each time.
+            InputError: recovered samples are inputs already, or a setting breaks its rule.
+        """
+        found = invert(
+            self.model,
+            self.recovery,
+            sample_shape=tuple(self.x.shape[1:]),
+            data_range=data_range,
+            values=values,
+            update=self.update,
+            loss=self.loss,
+            starts=starts,
+            seed=self.seed,
+            on_progress=on_progress,
+        )
+        seen = compare(self.x, self.score.matches, found.inputs, ordered=found.ordered)
+        return replace(found, likeness=seen)
+
     def __repr__(self) -> str:
         score, noun = self.score, self.recovery.noun
         return (
@@ -225,6 +270,7 @@ class Audit:
             "error_estimates_hold": score.error_estimates_hold,
             "membership": None if self.refuses_membership else self.membership.as_dict(),
             "wrong_memberships": self.wrong_memberships,
+            "leaked_tokens": {name: found.tolist() for name, found in self.leaked_tokens.items()},
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,

@@ -1,0 +1,60 @@
+"""The first part of a reconstruction: from a start to the right linear piece of the front.
+
+A front of convolutions, ReLU and pooling is piecewise linear. Far from the solution many of its
+switches stand wrong, each of which spoils a few features thoroughly. So it is the sum of *absolute*
+errors that is minimised: least squares would bend the whole picture to please those few. What is
+left then is for `gradpeel.inversion.least_squares`.
+
+Measured on the network of the FedAvg paper, 16 pictures of Fashion-MNIST, one start: absolute
+errors 16 exact, squares 10 to 15 depending on the learning rate.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradpeel.inversion.box import Box
+from gradpeel.inversion.forward import FrontMap
+from gradpeel.inversion.prior import Prior
+
+__all__ = ["STEPS", "descend"]
+
+STEPS = 300
+RATE = 0.2
+"""First step, as a share of the data's range; steps shrink to none."""
+PRIOR = (0.2, 0.01)
+"""Weight of the prior at the start and at the end, against relative errors of features."""
+
+
+def descend(
+    front: FrontMap, features: Tensor, start: Tensor, box: Box, prior: Prior | None
+) -> Tensor:
+    """Reduce the absolute errors of features by Adam, from a start.
+
+    Args:
+        front: from inputs to features.
+        features: (n, features) what to reach.
+        start: (n, *sample_shape) in the range of the data.
+        box: that range.
+        prior: what pictures look like, where inputs are pictures.
+
+    Returns:
+        (n, *sample_shape) inputs in the range; no sample affects another.
+    """
+    size = features.abs().sum(1)
+    x = start.clone().requires_grad_()
+    adam = torch.optim.Adam([x], betas=(0.9, 0.99))
+    for step in range(STEPS):
+        done = step / STEPS
+        adam.param_groups[0]["lr"] = RATE * box.span * (1 - done)
+        with torch.enable_grad():
+            errors = (front(x) - features).abs().sum(1) / size
+            if prior is not None:
+                weight = PRIOR[0] * (PRIOR[1] / PRIOR[0]) ** done
+                errors = errors + weight * prior(x / box.span)
+            (x.grad,) = torch.autograd.grad(errors.sum(), x)
+        adam.step()
+        with torch.no_grad():
+            x.copy_(box.clip(x))
+    return x.detach()
