@@ -270,7 +270,7 @@ class Audit:
             "error_estimates_hold": score.error_estimates_hold,
             "membership": None if self.refuses_membership else self.membership.as_dict(),
             "wrong_memberships": self.wrong_memberships,
-            "leaked_tokens": {name: found.tolist() for name, found in self.leaked_tokens.items()},
+            "leaked_tokens": {name: len(found) for name, found in self.leaked_tokens.items()},
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,

@@ -219,6 +219,15 @@ def audit_command(
     data_range: DataRange = None,
     effort: Effort = 1.0,
     layer: LayerName = None,
+    invert: Annotated[
+        bool,
+        typer.Option(
+            "--invert",
+            help="Where feature vectors come back, reconstruct inputs from them, and compare these "
+            "with the real ones. Takes about a second for a picture.",
+            rich_help_panel=ATTACK,
+        ),
+    ] = False,
     seed: Annotated[
         int,
         typer.Option(
@@ -295,6 +304,7 @@ def audit_command(
     gradpeel audit --data mnist --data-dir downloads --batch-size 64
     gradpeel audit --data digits --lr 0.01 --local-steps 5 --local-batch-size 16
     gradpeel audit --data digits --clients 4 --batch-size 32
+    gradpeel audit --data digits --batch-size 16 --tail 400 --layer 3 --invert
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     pair = None if soliton is None else parse_pair("soliton", soliton, example="0.05,0.4")
     options = DesignOptions(design, weights, init, scale, pair)
@@ -368,6 +378,13 @@ def audit_command(
                 on_round=watcher.on_round,
                 on_rows=watcher.on_rows,
             )
+            inversion = None
+            # Recovered samples are inputs already.
+            if invert and result.recovery.space == "features":
+                known = dataset.is_image or scaling is ScalingName.MINMAX
+                inversion = result.invert(
+                    data_range=(0.0, 1.0) if known else None, on_progress=watcher.on_inputs
+                )
         compared = {}
         most = len(dataset.x_train) // clients
         for other in variations(dtype, noise, batch_size, most=most) * compare:
@@ -390,6 +407,7 @@ def audit_command(
             "scaling": scaling.value,
             "shuffle": shuffle,
             "label_smoothing": label_smoothing,
+            "inversion": None if inversion is None else inversion.as_dict(),
             **_settings(result.design),
         }
         page = None
@@ -402,6 +420,7 @@ def audit_command(
                 samples=samples,
                 command=command_line(context),
                 compared=compared,
+                inversion=inversion,
             )
         if folder is not None and page is not None:
             _write(folder, result, dataset, numbers, page, samples=samples)
@@ -411,7 +430,7 @@ def audit_command(
     else:
         from gradpeel.reporting import summary  # noqa: PLC0415
 
-        Console().print(summary(result, data=dataset.name))
+        Console().print(summary(result, data=dataset.name, inversion=inversion))
     if out is not None and not quiet:
         announce(out / "report.html", out.iterdir())
     if page is not None and show:

@@ -61,7 +61,7 @@ FLOOR, ROUNDING = 4.0, 100.0
 """Features closer than this many units of rounding cannot be told apart; or count as reached."""
 FEATURE_ERRORS = 10.0
 """Features that carry an error of their own count as reached within this many of it."""
-STUCK = 1e-3
+STUCK = 1e-2
 """Relative distance from which on another start is worth trying."""
 HIDDEN = 1e-3
 """Share of one free dimension that would be seen in what random directions do not give back."""

@@ -15,6 +15,7 @@ from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
 from gradpeel.errors import InputError
 from gradpeel.files import write_files
+from gradpeel.inversion import Inversion
 from gradpeel.reporting.page.gather import gather
 from gradpeel.reporting.page.payload import Payload
 from gradpeel.reporting.page.reading import read_payload
@@ -57,16 +58,28 @@ class Report:
         samples: bool = True,
         command: str = "",
         compared: Mapping[str, Audit] = MappingProxyType({}),
+        inversion: Inversion | None = None,
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
         Raises:
-            InputError: `audit` is not an audit.
+            InputError: `audit` is not an audit, or `inversion` not one of it.
         """
         given: object = audit
         if not isinstance(given, Audit):
             raise InputError(f"audit of type {type(given).__name__}: expected a gradpeel.Audit")
-        return cls(gather(audit, dataset, samples=samples, command=command, compared=compared))
+        if inversion is not None and getattr(inversion, "likeness", None) is None:
+            raise InputError("inversion: expected what `invert` of this audit found")
+        return cls(
+            gather(
+                audit,
+                dataset,
+                samples=samples,
+                command=command,
+                compared=compared,
+                inversion=inversion,
+            )
+        )
 
     @classmethod
     def read(cls, path: Path) -> Report:
@@ -129,6 +142,7 @@ def report(
     samples: bool = True,
     command: str = "",
     compared: Mapping[str, Audit] = MappingProxyType({}),
+    inversion: Inversion | None = None,
 ) -> Report:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
@@ -141,9 +155,10 @@ def report(
         command: the command that repeats the audit, shown with a button to copy it.
         compared: the same audit with one thing changed, by the name of the change, such as
             "float32"; the first screen shows their shares side by side.
+        inversion: what `Audit.invert` reconstructed; the page then shows it beside the real inputs.
 
     Raises:
-        InputError: `audit` is not an audit.
+        InputError: `audit` is not an audit, or `inversion` not one of it.
 
     Example:
         >>> import torch
@@ -155,4 +170,11 @@ def report(
         >>> gp.report(found, samples=False).payload.samples[0].label is None
         True
     """
-    return Report.of(audit, dataset, samples=samples, command=command, compared=compared)
+    return Report.of(
+        audit,
+        dataset,
+        samples=samples,
+        command=command,
+        compared=compared,
+        inversion=inversion,
+    )
