@@ -11,24 +11,47 @@ errors 16 exact, squares 10 to 15 depending on the learning rate.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from gradpeel.inversion.box import Box
-from gradpeel.inversion.forward import FrontMap
+from gradpeel.inversion.forward import TINY, FrontMap
 from gradpeel.inversion.prior import Prior
 
-__all__ = ["STEPS", "descend"]
+__all__ = ["COARSE", "FINE", "Schedule", "descend"]
 
-STEPS = 300
-RATE = 0.2
-"""First step, as a share of the data's range; steps shrink to none."""
-PRIOR = (0.2, 0.01)
-"""Weight of the prior at the start and at the end, against relative errors of features."""
+
+@dataclass(frozen=True)
+class Schedule:
+    """How steps shrink, and the prior with them.
+
+    Attributes:
+        steps: number of steps.
+        rate: length of the first, as a share of the data's range; the last is none.
+        prior: weight of the prior at the start and at the end, against relative errors of features.
+    """
+
+    steps: int
+    rate: float
+    prior: tuple[float, float]
+
+
+COARSE = Schedule(300, 0.2, (0.2, 0.01))
+"""From a start to the right piece."""
+FINE = Schedule(150, 0.02, (0.05, 0.01))
+"""Where features leave something open: what large steps left of noise there."""
 
 
 def descend(
-    front: FrontMap, features: Tensor, start: Tensor, box: Box, prior: Prior | None
+    front: FrontMap,
+    features: Tensor,
+    start: Tensor,
+    *,
+    box: Box,
+    prior: Prior | None,
+    schedule: Schedule,
 ) -> Tensor:
     """Reduce the absolute errors of features by Adam, from a start.
 
@@ -38,21 +61,22 @@ def descend(
         start: (n, *sample_shape) in the range of the data.
         box: that range.
         prior: what pictures look like, where inputs are pictures.
+        schedule: the steps.
 
     Returns:
         (n, *sample_shape) inputs in the range; no sample affects another.
     """
-    size = features.abs().sum(1)
+    size = features.abs().sum(1).clamp(min=TINY)
     x = start.clone().requires_grad_()
     adam = torch.optim.Adam([x], betas=(0.9, 0.99))
-    for step in range(STEPS):
-        done = step / STEPS
-        adam.param_groups[0]["lr"] = RATE * box.span * (1 - done)
+    first, last = schedule.prior
+    for step in range(schedule.steps):
+        done = step / schedule.steps
+        adam.param_groups[0]["lr"] = schedule.rate * box.span * (1 - done)
         with torch.enable_grad():
             errors = (front(x) - features).abs().sum(1) / size
             if prior is not None:
-                weight = PRIOR[0] * (PRIOR[1] / PRIOR[0]) ** done
-                errors = errors + weight * prior(x / box.span)
+                errors = errors + first * (last / first) ** done * prior(x / box.span)
             (x.grad,) = torch.autograd.grad(errors.sum(), x)
         adam.step()
         with torch.no_grad():

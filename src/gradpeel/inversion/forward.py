@@ -23,7 +23,10 @@ from torch import Tensor, nn
 from gradpeel.errors import InputError, ModelRefusedError, ModelSettingError
 from gradpeel.target import FeatureFront, Front
 
-__all__ = ["FrontMap", "Linearised", "check_can_be_inverted"]
+__all__ = ["TINY", "FrontMap", "Linearised", "check_can_be_inverted", "norms"]
+
+TINY = torch.finfo(torch.float32).tiny
+"""Keeps features that are all zero from being divided by."""
 
 
 def check_can_be_inverted(front: Front | FeatureFront) -> FeatureFront:
@@ -82,7 +85,7 @@ class FrontMap:
     def distances(self, x: Tensor, features: Tensor) -> Tensor:
         """(n,) distance of the features of inputs from given ones, relative to their norm."""
         with torch.no_grad():
-            return norms(self(x) - features) / norms(features)
+            return norms(self(x) - features) / norms(features).clamp(min=TINY)
 
 
 def _stop(_: nn.Module, inputs: tuple[Any, ...]) -> None:

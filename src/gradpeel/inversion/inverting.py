@@ -39,13 +39,13 @@ from gradpeel.errors import InputError
 from gradpeel.inversion.asking import check_features, check_shape, check_takes, check_values
 from gradpeel.inversion.box import Box
 from gradpeel.inversion.confirming import gradient_mismatch
-from gradpeel.inversion.descent import descend
+from gradpeel.inversion.descent import COARSE, FINE, Schedule, descend
 from gradpeel.inversion.forward import FrontMap, check_can_be_inverted
 from gradpeel.inversion.inversion import Inversion
 from gradpeel.inversion.leaking import leaked_tokens
 from gradpeel.inversion.least_squares import hidden_shares, refine
 from gradpeel.inversion.prior import picture_prior
-from gradpeel.inversion.tokens import has_tables, read_tokens
+from gradpeel.inversion.tokens import read_tokens, takes_tokens
 from gradpeel.losses import CrossEntropy
 from gradpeel.target import FeatureFront, split
 from gradpeel.torch_losses import GivenLoss, as_loss
@@ -126,7 +126,7 @@ def invert(
     reached = torch.full((len(rows),), ROUNDING * torch.finfo(own).eps, dtype=torch.float64)
     if isinstance(features, Recovery):
         reached = torch.maximum(reached, FEATURE_ERRORS * features.errors.double().cpu())
-    if has_tables(front):
+    if takes_tokens(front, shape):
         found = read_tokens(
             front,
             rows,
@@ -182,10 +182,14 @@ class _Search:
             open_ = torch.nonzero(best > STUCK).flatten()
             if not len(open_):
                 break
-            tried, distances = self._from_start(number, features[open_])
+            start = self.box.start(number, (len(open_), *self.shape), self.seed)
+            tried, distances = self._solve(features[open_], start, COARSE)
             is_better = distances < best[open_]
             chosen = open_[is_better]
             x[chosen], best[chosen], won[chosen] = tried[is_better], distances[is_better], number
+        rough = torch.nonzero((best > reached) & (best <= STUCK)).flatten()
+        if self.prior is not None and len(rough):
+            x[rough], _ = self._solve(features[rough], x[rough], FINE)
         if values is not None:
             snapped = closest(x, values)
             fits = self.front.distances(snapped, features) <= reached
@@ -203,9 +207,16 @@ class _Search:
             hidden=hidden.mean(1),
         )
 
-    def _from_start(self, number: int, features: Tensor) -> tuple[Tensor, Tensor]:
-        start = self.box.start(number, (len(features), *self.shape), self.seed)
-        near = descend(self.coarse, features.float(), start, self.box, self.prior)
+    def _solve(self, features: Tensor, start: Tensor, schedule: Schedule) -> tuple[Tensor, Tensor]:
+        """Inputs near the right piece of the front, solved there; with their distances, (n,)."""
+        near = descend(
+            self.coarse,
+            features.float(),
+            start.float(),
+            box=self.box,
+            prior=self.prior,
+            schedule=schedule,
+        )
         return refine(self.front, features, near.to(self.front.dtype), self.box, floor=self.floor)
 
 

@@ -32,11 +32,11 @@ from torch import Tensor, nn
 
 from gradpeel.errors import InputError
 from gradpeel.inversion.bags import read_bag
-from gradpeel.inversion.forward import FrontMap
+from gradpeel.inversion.forward import TINY, FrontMap
 from gradpeel.inversion.inversion import Inversion
 from gradpeel.target import FeatureFront
 
-__all__ = ["has_tables", "read_tokens"]
+__all__ = ["read_tokens", "takes_tokens"]
 
 TRIALS = 6
 """Random sequences on which the kind of a front is tried."""
@@ -46,12 +46,20 @@ BLOCK = 1024
 """Tokens that run through the front at once."""
 
 
-def has_tables(front: FeatureFront) -> bool:
-    """Whether inputs are looked up in a table in front of the target."""
+def takes_tokens(front: FeatureFront, shape: tuple[int, ...]) -> bool:
+    """Whether inputs are looked up in a table: the network has one, and refuses fractions."""
+    if not _tables(front):
+        return False
+    try:
+        front(torch.zeros((1, *shape)))
+    except InputError:
+        return True
+    return False
+
+
+def _tables(front: FeatureFront) -> list[nn.Embedding | nn.EmbeddingBag]:
     kinds = (nn.Embedding, nn.EmbeddingBag)
-    names = {name.rpartition(".")[0] for name in front.trained}
-    modules = front.model.named_modules()
-    return any(isinstance(module, kinds) and name in names for name, module in modules)
+    return [module for module in front.model.modules() if isinstance(module, kinds)]
 
 
 def read_tokens(
@@ -70,7 +78,8 @@ def read_tokens(
         features: (n, features).
         shape: shape of one input; all its numbers are tokens.
         reached: (n,) relative distance within which features are the same.
-        among: the tokens that occurred in the batch, where the update names them.
+        among: the tokens that occurred in the batch, where the update names them. They are looked
+            at alone where the whole vocabulary leaves several answers.
         on_progress: called with the number of sequences that are done, and of all.
 
     Raises:
@@ -80,24 +89,26 @@ def read_tokens(
     features = features.double()
     limits = reached * features.norm(dim=1)
     if vocabulary.adds_up:
-        tables = list((among or {}).values())
-        named = tables[0] if len(tables) == 1 else torch.arange(vocabulary.sizes[0])
-        rows = vocabulary.effects(named)
-        target = features - vocabulary.base
-        found, unique = torch.zeros((len(features), vocabulary.length)).long(), []
-        for place, row in enumerate(target):
-            counts, is_unique = read_bag(rows, row, vocabulary.length, float(limits[place]))
-            found[place] = named.repeat_interleave(counts)
-            unique.append(is_unique)
+        choices = [torch.arange(vocabulary.sizes[0]), *_named(front, among or {})]
+        rows = [vocabulary.effects(tokens) for tokens in choices]
+        found = torch.zeros((len(features), vocabulary.length), dtype=torch.int64)
+        is_only = torch.zeros(len(features), dtype=torch.bool)
+        for place, row in enumerate(features - vocabulary.base):
+            for tokens, effects in zip(choices, rows, strict=True):
+                counts, is_unique = read_bag(effects, row, vocabulary.length, float(limits[place]))
+                if is_unique or tokens is choices[0]:
+                    found[place] = tokens.repeat_interleave(counts)
+                    is_only[place] = is_unique
+                if is_unique:
+                    break
             if on_progress is not None:
-                on_progress(place + 1, len(target))
-        is_only = torch.tensor(unique, dtype=torch.bool)
+                on_progress(place + 1, len(features))
     else:
         found, is_only = vocabulary.look_up(features, limits)
         if on_progress is not None:
             on_progress(len(features), len(features))
     distances = (vocabulary.run(found) - features).norm(dim=1)
-    residuals = distances / features.norm(dim=1)
+    residuals = distances / features.norm(dim=1).clamp(min=TINY)
     return Inversion(
         layer=front.layer,
         inputs=found.reshape(-1, *shape),
@@ -107,6 +118,15 @@ def read_tokens(
         hidden=torch.zeros(len(found), dtype=torch.float64),
         ordered=not vocabulary.adds_up,
     )
+
+
+def _named(front: FeatureFront, among: Mapping[str, Tensor]) -> list[Tensor]:
+    """The tokens that the update names, and padding, whose gradient is never sent."""
+    tables = _tables(front)
+    if len(tables) != 1 or len(among) != 1:
+        return []
+    padding = [] if tables[0].padding_idx is None else [tables[0].padding_idx]
+    return [torch.unique(torch.cat([*among.values(), torch.tensor(padding, dtype=torch.int64)]))]
 
 
 class _Vocabulary:
@@ -124,8 +144,8 @@ class _Vocabulary:
     def __init__(self, front: FeatureFront, shape: tuple[int, ...]) -> None:
         self._map, self._shape = FrontMap(front, torch.float64), shape
         self.length = math.prod(shape)
-        tables = [m for m in front.model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
-        self._largest = sorted({table.num_embeddings for table in tables}, reverse=True)
+        sizes = {table.num_embeddings for table in _tables(front)}
+        self._largest = sorted(sizes, reverse=True)
         try:
             self.base = self.run(torch.zeros((1, self.length), dtype=torch.int64))[0]
         except (IndexError, RuntimeError, ValueError, TypeError) as error:
@@ -166,9 +186,11 @@ class _Vocabulary:
         best = torch.full(shape, math.inf, dtype=torch.float64)
         second, found = best.clone(), torch.zeros(shape, dtype=torch.int64)
         sizes = torch.tensor(self.sizes)
-        for token in range(int(sizes.max())):
-            # All positions at once: each has features of its own.
-            row = self.run(torch.minimum(torch.tensor(token), sizes - 1)[None])[0, used]
+        # All positions at once: each has features of its own.
+        everywhere = torch.arange(int(sizes.max()))[:, None].expand(-1, self.length)
+        blocks = torch.minimum(everywhere, sizes - 1).split(BLOCK)
+        rows = (row for block in blocks for row in self.run(block)[:, used])
+        for token, row in enumerate(rows):
             squares = torch.zeros(shape, dtype=torch.float64)
             squares.index_add_(1, owners, (wanted - row).square())
             squares[:, token >= sizes] = math.inf

@@ -28,7 +28,7 @@ def reconstructions(found: Inversion) -> str:
     if not number:
         return "No feature vector was recovered, so there is nothing to reconstruct inputs from."
     is_tokens = not found.inputs.is_floating_point()
-    which = "all of them" if sure == number else f"{sure:,} of them"
+    which = {number: "all of them", 0: "none of them"}.get(sure, f"{sure:,} of them")
     made = f"{counted(number, 'input')} {was(number)} reconstructed"
     sentences = [f"{made} from certified feature vectors; these determine {which}."]
     if is_tokens and not found.ordered:
@@ -36,8 +36,8 @@ def reconstructions(found: Inversion) -> str:
     if sure < number and not is_tokens:
         free = percent(float(found.hidden[~found.determined].mean()))
         sentences.append(
-            f"On average {free} of the directions of the others do not change their features: "
-            "there a prior of what pictures look like decides."
+            f"On average {free} of the directions of {'the others' if sure else 'an input'} do not "
+            "change the features: there the range of the data and a prior decide."
         )
     sentences.append(_likeness(found, is_tokens=is_tokens))
     if found.mismatch is not None and found.mismatch <= CONFIRMED:
