@@ -69,17 +69,27 @@ class FrontMap:
 
     def __init__(self, front: Front | FeatureFront, dtype: torch.dtype) -> None:
         front = check_can_be_inverted(front)
-        self.dtype = dtype
+        self.dtype, self._width = dtype, front.features
         self._model = copy.deepcopy(front.model).to(dtype).requires_grad_(requires_grad=False)
         self._model.get_submodule(front.layer).register_forward_pre_hook(_stop)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The features of inputs that the network is known to take."""
+        """The features of inputs that the network takes.
+
+        Raises:
+            InputError: they do not enter the target as one row per input.
+        """
         try:
             # A copy: the network may change what it is given in place.
             self._model(x.clone())
         except _ReachedError as reached:
-            return reached.rows
+            rows = reached.rows
+            if rows.shape == (len(x), self._width):
+                return rows
+            raise InputError(
+                f"inputs of shape {tuple(x.shape)} enter the target as {tuple(rows.shape)}: "
+                f"expected ({len(x)}, {self._width})"
+            ) from None
         raise InputError("model: the target is not reached: expected it to be called once")
 
     def distances(self, x: Tensor, features: Tensor) -> Tensor:

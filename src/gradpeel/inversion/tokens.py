@@ -148,7 +148,7 @@ class _Vocabulary:
         self._largest = sorted(sizes, reverse=True)
         try:
             self.base = self.run(torch.zeros((1, self.length), dtype=torch.int64))[0]
-        except (IndexError, RuntimeError, ValueError, TypeError) as error:
+        except (InputError, IndexError, RuntimeError, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(
                 f"sample_shape={shape}: the model does not take such tokens ({reason})"
