@@ -23,7 +23,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linprog, nnls
 from torch import Tensor
 
 __all__ = ["read_bag"]
@@ -42,6 +41,8 @@ def read_bag(rows: Tensor, total: Tensor, length: int, error: float) -> tuple[Te
         (tokens,) whole numbers that add up to `length`, the closest that were found; and whether
         it is proven that no other whole numbers come within twice the error.
     """
+    from scipy.optimize import nnls  # noqa: PLC0415 -- slow to import, and only sums of tokens ask
+
     # The equation for the number of tokens weighs as much as a typical row.
     weight = float(rows.norm(dim=1).mean()) or 1.0
     matrix = np.vstack([rows.double().numpy().T, np.full(len(rows), weight)])
@@ -75,6 +76,8 @@ def _is_unique(matrix: NDArray[np.float64], found: NDArray[np.int64], error: flo
     outside = np.delete(matrix, found, axis=1)
     if not outside.shape[1]:
         return True
+    from scipy.optimize import linprog  # noqa: PLC0415
+
     # Variables: y, and t last; t is as large as it can be while y stays in a box.
     equations = len(matrix)
     answer = linprog(

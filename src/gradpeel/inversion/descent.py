@@ -43,6 +43,11 @@ COARSE = Schedule(300, 0.2, (0.2, 0.01))
 FINE = Schedule(150, 0.02, (0.05, 0.01))
 """Where features leave something open: what large steps left of noise there."""
 
+MEMORY = (0.9, 0.99)
+"""Of Adam, for slopes and for their squares."""
+SMALL = 1e-8
+"""Keeps Adam from dividing by zero where nothing depends on an input."""
+
 
 def descend(
     front: FrontMap,
@@ -67,18 +72,20 @@ def descend(
         (n, *sample_shape) inputs in the range; no sample affects another.
     """
     size = features.abs().sum(1).clamp(min=TINY)
-    x = start.clone().requires_grad_()
-    adam = torch.optim.Adam([x], betas=(0.9, 0.99))
-    first, last = schedule.prior
+    x, (first, last) = start.clone(), schedule.prior
+    mean, square = torch.zeros_like(x), torch.zeros_like(x)
+    # By hand: torch.optim loads PyTorch's compiler with its first step, which takes seconds.
     for step in range(schedule.steps):
         done = step / schedule.steps
-        adam.param_groups[0]["lr"] = schedule.rate * box.span * (1 - done)
         with torch.enable_grad():
+            x.requires_grad_()
             errors = (front(x) - features).abs().sum(1) / size
             if prior is not None:
                 errors = errors + first * (last / first) ** done * prior(x / box.span)
-            (x.grad,) = torch.autograd.grad(errors.sum(), x)
-        adam.step()
-        with torch.no_grad():
-            x.copy_(box.clip(x))
-    return x.detach()
+            (slope,) = torch.autograd.grad(errors.sum(), x)
+        mean.lerp_(slope, 1 - MEMORY[0])
+        square.lerp_(slope.square(), 1 - MEMORY[1])
+        fair = (1 - MEMORY[1] ** (step + 1)) ** 0.5 / (1 - MEMORY[0] ** (step + 1))
+        length = schedule.rate * box.span * (1 - done) * fair
+        x = box.clip(x.detach() - length * mean / (square.sqrt() + SMALL))
+    return x

@@ -20,8 +20,10 @@ from gradpeel.inversion.forward import FrontMap, Linearised, norms
 
 __all__ = ["hidden_shares", "refine"]
 
-OUTER, INNER = 14, 20
-"""Gauss-Newton steps, and conjugate gradients in each."""
+OUTER, INNER, LONG = 16, 20, 80
+"""Gauss-Newton steps, and conjugate gradients in each; more of these once they are too few."""
+STALLS = 2
+"""Steps in succession without progress after which a sample is done."""
 LENGTHS = (1.0, 0.5, 0.25, 0.06)
 """Shares of a step that are tried; kinks of the front may make the whole one too long."""
 DAMPING = (1e-9, 1e-3, 10.0)
@@ -52,12 +54,13 @@ def refine(
     stalled = torch.zeros_like(best, dtype=torch.int64)
     live = torch.arange(len(x))
     for _ in range(OUTER):
-        live = live[(best[live] > floor) & (stalled[live] < 2)]
+        live = live[(best[live] > floor) & (stalled[live] < STALLS)]
         if not len(live):
             break
         here, wanted, before = x[live], features[live], best[live]
         slope = Linearised(front, here)
-        step = _solve(slope, slope.pull(wanted - slope.features), damping[live], INNER)
+        steps = LONG if bool((stalled[live] > 0).all()) else INNER
+        step = _solve(slope, slope.pull(wanted - slope.features), damping[live], steps)
         taken = torch.zeros_like(before)
         for length in LENGTHS:
             tried = box.clip(here + length * step)
