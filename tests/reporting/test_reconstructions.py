@@ -65,7 +65,7 @@ def test_sentences_say_how_close_and_how_sure(pictures: Audit) -> None:
     assert "these determine none of them. On average 25.0 % of the directions of an input" in unsure
     assert "6 of 6 are equal to the real inputs." in reconstructions(rebuilt(pictures))
     sure = replace(rebuilt(pictures), mismatch=3e-7)
-    assert "confirm all reconstructions to 3e-07" in reconstructions(sure)
+    assert "confirm all reconstructions to 3.0e-07" in reconstructions(sure)
     assert "confirm" not in reconstructions(replace(sure, mismatch=0.1))
     nothing = Inversion.joined([], "3", (1, 8, 8))
     assert reconstructions(nothing).startswith("No feature vector was recovered")

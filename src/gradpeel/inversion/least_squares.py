@@ -20,15 +20,15 @@ from gradpeel.inversion.forward import FrontMap, Linearised, norms
 
 __all__ = ["hidden_shares", "refine"]
 
-OUTER, INNER, LONG = 16, 20, 80
+OUTER, INNER, LONG = 24, 20, 160
 """Gauss-Newton steps, and conjugate gradients in each; more of these once they are too few."""
 STALLS = 2
-"""Steps in succession without progress after which a sample is done."""
+"""Steps without progress after which a sample is done."""
 LENGTHS = (1.0, 0.5, 0.25, 0.06)
 """Shares of a step that are tried; kinks of the front may make the whole one too long."""
-DAMPING = (1e-9, 1e-3, 10.0)
+DAMPING = (1e-12, 1e-3, 10.0)
 """Least, first and largest damping of a step."""
-WORTHWHILE = 0.8
+WORTHWHILE = 0.3
 """A step that leaves more of the distance than this counts as no progress."""
 PROBES, PROBE_STEPS = 2, 80
 """Random directions to read back, and conjugate gradients for each."""
@@ -69,10 +69,11 @@ def refine(
             x[live[is_better]] = tried[is_better]
             best[live[is_better]] = distances[is_better]
             taken[is_better] = length
-        less = damping[live] * torch.where(taken >= 0.5, 0.2, 3.0)
+        less = damping[live] * torch.where(taken >= 0.5, 0.1, 3.0)
         damping[live] = less.clamp(DAMPING[0], DAMPING[2])
         slow = best[live] > WORTHWHILE * before
-        stalled[live] = torch.where(slow, stalled[live] + 1, 0)
+        # Where a short solution was not enough once, it never is.
+        stalled[live] = torch.where(slow, stalled[live] + 1, stalled[live].clamp(max=1))
     return x, best
 
 
