@@ -138,4 +138,4 @@ class Linearised:
 
 def norms(x: Tensor) -> Tensor:
     """(n,) norm of each sample of x, (n, ...)."""
-    return x.flatten(1).norm(dim=1)
+    return torch.linalg.vector_norm(x.flatten(1), dim=1)

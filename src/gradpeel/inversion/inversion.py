@@ -63,9 +63,14 @@ class Inversion:
             none = torch.zeros(0, dtype=torch.float64)
             whole = torch.zeros(0, dtype=torch.int64)
             return cls(layer, none.reshape(0, *shape), none, whole, whole.bool(), none)
-        names = ("inputs", "residuals", "starts", "determined", "hidden")
-        together = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
-        return replace(parts[0], **together)
+        return cls(
+            layer=layer,
+            inputs=torch.cat([part.inputs for part in parts]),
+            residuals=torch.cat([part.residuals for part in parts]),
+            starts=torch.cat([part.starts for part in parts]),
+            determined=torch.cat([part.determined for part in parts]),
+            hidden=torch.cat([part.hidden for part in parts]),
+        )
 
     def finished(self, mismatch: float | None, seconds: float) -> Inversion:
         """The same with what is known at the end."""

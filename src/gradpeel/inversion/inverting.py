@@ -58,7 +58,7 @@ OnProgress = Callable[[int, int], None]
 CHUNK = 16
 """Samples that are reconstructed together; more of them do not fit a processor's cache."""
 FLOOR, ROUNDING = 4.0, 100.0
-"""Features closer than this many units of rounding cannot be told apart; or count as reached."""
+"""Units of rounding below which nothing is gained; and within which features are the same."""
 FEATURE_ERRORS = 10.0
 """Features that carry an error of their own count as reached within this many of it."""
 STUCK = 1e-2

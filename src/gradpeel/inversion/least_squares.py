@@ -22,14 +22,12 @@ __all__ = ["hidden_shares", "refine"]
 
 OUTER, INNER, LONG = 24, 20, 160
 """Gauss-Newton steps, and conjugate gradients in each; more of these once they are too few."""
-STALLS = 2
-"""Steps without progress after which a sample is done."""
 LENGTHS = (1.0, 0.5, 0.25, 0.06)
 """Shares of a step that are tried; kinks of the front may make the whole one too long."""
 DAMPING = (1e-12, 1e-3, 10.0)
 """Least, first and largest damping of a step."""
-WORTHWHILE = 0.3
-"""A step that leaves more of the distance than this counts as no progress."""
+WORTHWHILE = (0.3, 0.8)
+"""Shares of the distance that a step may leave, with few conjugate gradients and with many."""
 PROBES, PROBE_STEPS = 2, 80
 """Random directions to read back, and conjugate gradients for each."""
 
@@ -51,15 +49,16 @@ def refine(
     """
     x, best = x.clone(), front.distances(x, features)
     damping = torch.full_like(best, DAMPING[1])
-    stalled = torch.zeros_like(best, dtype=torch.int64)
+    needs_long, done = (torch.zeros_like(best, dtype=torch.bool) for _ in range(2))
     live = torch.arange(len(x))
     for _ in range(OUTER):
-        live = live[(best[live] > floor) & (stalled[live] < STALLS)]
+        live = live[(best[live] > floor) & ~done[live]]
         if not len(live):
             break
         here, wanted, before = x[live], features[live], best[live]
         slope = Linearised(front, here)
-        steps = LONG if bool((stalled[live] > 0).all()) else INNER
+        is_long = bool(needs_long[live].all())
+        steps = LONG if is_long else INNER
         step = _solve(slope, slope.pull(wanted - slope.features), damping[live], steps)
         taken = torch.zeros_like(before)
         for length in LENGTHS:
@@ -71,9 +70,10 @@ def refine(
             taken[is_better] = length
         less = damping[live] * torch.where(taken >= 0.5, 0.1, 3.0)
         damping[live] = less.clamp(DAMPING[0], DAMPING[2])
-        slow = best[live] > WORTHWHILE * before
-        # Where a short solution was not enough once, it never is.
-        stalled[live] = torch.where(slow, stalled[live] + 1, stalled[live].clamp(max=1))
+        slow = best[live] > WORTHWHILE[is_long] * before
+        # Where few conjugate gradients are not enough once, they never are.
+        done[live] = slow & is_long
+        needs_long[live] |= slow
     return x, best
 
 

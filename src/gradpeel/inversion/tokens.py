@@ -129,6 +129,11 @@ def _named(front: FeatureFront, among: Mapping[str, Tensor]) -> list[Tensor]:
     return [torch.unique(torch.cat([*among.values(), torch.tensor(padding, dtype=torch.int64)]))]
 
 
+def _blocks(tokens: Tensor) -> tuple[Tensor, ...]:
+    """Sequences in parts that run through the front at once."""
+    return torch.chunk(tokens, max(1, math.ceil(len(tokens) / BLOCK)))
+
+
 class _Vocabulary:
     """What tokens do to the features, position by position.
 
@@ -168,7 +173,7 @@ class _Vocabulary:
     def run(self, tokens: Tensor) -> Tensor:
         """The features, (n, features), of tokens, (n, length)."""
         with torch.no_grad():
-            blocks = tokens.reshape(-1, *self._shape).split(BLOCK)
+            blocks = _blocks(tokens.reshape(-1, *self._shape))
             return torch.cat([self._map(block) for block in blocks])
 
     def effects(self, tokens: Tensor) -> Tensor:
@@ -188,7 +193,7 @@ class _Vocabulary:
         sizes = torch.tensor(self.sizes)
         # All positions at once: each has features of its own.
         everywhere = torch.arange(int(sizes.max()))[:, None].expand(-1, self.length)
-        blocks = torch.minimum(everywhere, sizes - 1).split(BLOCK)
+        blocks = _blocks(torch.minimum(everywhere, sizes - 1))
         rows = (row for block in blocks for row in self.run(block)[:, used])
         for token, row in enumerate(rows):
             squares = torch.zeros(shape, dtype=torch.float64)
@@ -198,7 +203,7 @@ class _Vocabulary:
             second = torch.where(is_closest, best, torch.minimum(second, squares))
             found = torch.where(is_closest, token, found)
             best = torch.minimum(best, squares)
-        # Two rows of a vocabulary that are both within reach cannot be told apart.
+        # Of two rows of a vocabulary within reach, either may be the right one.
         return found, (second.sqrt() > 2 * limits[:, None]).all(1)
 
     def _size(self, position: int) -> int:
