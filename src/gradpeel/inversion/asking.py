@@ -74,7 +74,7 @@ def check_values(values: Sequence[float] | Tensor | None) -> Tensor | None:
     """
     if values is None:
         return None
-    allowed = torch.unique(as_tensor("values", values, torch.float64).flatten())
+    allowed: Tensor = torch.unique(as_tensor("values", values, torch.float64).flatten())
     if len(allowed) < 2 or not all(map(is_number, allowed.tolist())):
         raise InputError(f"values={values!r}: expected two finite numbers at least")
     return allowed

@@ -138,4 +138,5 @@ class Linearised:
 
 def norms(x: Tensor) -> Tensor:
     """(n,) norm of each sample of x, (n, ...)."""
-    return torch.linalg.vector_norm(x.flatten(1), dim=1)
+    lengths: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
+    return lengths

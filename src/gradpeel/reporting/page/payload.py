@@ -288,8 +288,10 @@ class Reconstructions:
 
     def without_samples(self) -> Reconstructions:
         """The same without pictures and values."""
-        nothing = {"original": None, "found": None, "true_values": (), "found_values": ()}
-        rows = tuple(replace(row, **nothing) for row in self.rows)
+        rows = tuple(
+            replace(row, original=None, found=None, true_values=(), found_values=())
+            for row in self.rows
+        )
         return replace(self, rows=rows, pictures=())
 
 
