@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
-from gradpeel.checks import as_batch, as_tensor, check_seed
+from gradpeel.checks import as_batch, as_tensor, check_seed, finite_or_none
 from gradpeel.client import Client
 from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.inputs import check_rows_last, samples_weigh_alike
@@ -254,7 +254,7 @@ class Audit:
             "local_batch_size": self.client.local_batch_size,
             "knows_batch_size": self.attacker.knows_batch_size,
             "knows_tail": self.attacker.knows_tail,
-            "data_range": limits and [_known(float(end)) for end in limits],
+            "data_range": limits and [finite_or_none(float(end)) for end in limits],
             "effort": self.attacker.effort,
             "without_tail": self.without_tail,
             "recovered": score.recovered,
@@ -275,17 +275,16 @@ class Audit:
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,
             "unrecovered_but_reachable": [
-                {"sample": i, "why": outcome.value, "signal": _known(float(self.signals[i]))}
+                {
+                    "sample": i,
+                    "why": outcome.value,
+                    "signal": finite_or_none(float(self.signals[i])),
+                }
                 for i, outcome in enumerate(score.outcomes)
                 if outcome not in {Outcome.RECOVERED, Outcome.UNREACHED}
             ],
             "seconds": self.seconds,
         }
-
-
-def _known(value: float) -> float | None:
-    """JSON has no word for NaN, nor for an end that is open."""
-    return value if math.isfinite(value) else None
 
 
 def audit(

@@ -36,6 +36,7 @@ __all__ = [
     "check_positive_integer",
     "check_seed",
     "count_not_finite",
+    "finite_or_none",
     "from_array",
     "is_list",
     "is_number",
@@ -268,6 +269,11 @@ def cast_inputs(model: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
         if any(isinstance(module, tables) for module in model.modules()):
             return x
     return x.to(dtype)
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as JSON can hold it: there is no word for NaN, nor for an end that is open."""
+    return value if math.isfinite(value) else None
 
 
 def count_not_finite(tensor: Tensor) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradpeel.checks import finite_or_none
 from gradpeel.reporting.images import as_pictures, psnr, ssim
 
 __all__ = ["Likeness", "compare"]
@@ -43,8 +44,8 @@ class Likeness:
         return {
             "samples": self.samples.tolist(),
             "exact": int(self.exact.sum()),
-            "psnr": [_known(value) for value in self.psnr.tolist()],
-            "ssim": [_known(value) for value in self.ssim.tolist()],
+            "psnr": [finite_or_none(value) for value in self.psnr.tolist()],
+            "ssim": [finite_or_none(value) for value in self.ssim.tolist()],
             "median_psnr": self.median_psnr,
         }
 
@@ -52,7 +53,11 @@ class Likeness:
     def median_psnr(self) -> float | None:
         """Median over all that can be compared; None where none can, or half of them are equal."""
         known = self.psnr[~self.psnr.isnan()]
-        return _known(float(known.quantile(0.5, interpolation="higher"))) if len(known) else None
+        return (
+            finite_or_none(float(known.quantile(0.5, interpolation="higher")))
+            if len(known)
+            else None
+        )
 
 
 def compare(x: Tensor, samples: Tensor, inputs: Tensor, *, ordered: bool = True) -> Likeness:
@@ -84,8 +89,3 @@ def compare(x: Tensor, samples: Tensor, inputs: Tensor, *, ordered: bool = True)
         if originals is not None and pictures is not None:
             likeness[1, place] = ssim(originals[sample], pictures[place], span)
     return Likeness(samples, exact, likeness[0], likeness[1])
-
-
-def _known(value: float) -> float | None:
-    """JSON has no word for what is not finite."""
-    return value if math.isfinite(value) else None

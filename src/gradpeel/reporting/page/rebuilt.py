@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
 from gradpeel.audit import Audit
+from gradpeel.checks import finite_or_none
 from gradpeel.inversion import Inversion
 from gradpeel.inversion.likeness import Likeness
 from gradpeel.reporting.images import as_pictures
@@ -64,8 +63,8 @@ def _row(  # noqa: PLR0917
         residual=float(found.residuals[place]),
         is_determined=bool(found.determined[place]),
         is_exact=bool(likeness.exact[place]),
-        psnr=_known(float(likeness.psnr[place])),
-        ssim=_known(float(likeness.ssim[place])),
+        psnr=finite_or_none(float(likeness.psnr[place])),
+        ssim=finite_or_none(float(likeness.ssim[place])),
         original=None if pictures is None else album.add(pictures[0][sample]),
         found=None if pictures is None else album.add(pictures[1][place]),
         true_values=shown[0] if pictures is None else (),
@@ -79,8 +78,3 @@ def leaked_of(audit: Audit) -> tuple[LeakedTokens, ...]:
         LeakedTokens(printable(name, 80), len(tokens), tuple(tokens[:MOST_TOKENS].tolist()))
         for name, tokens in audit.leaked_tokens.items()
     )
-
-
-def _known(value: float) -> float | None:
-    """A page holds finite numbers only."""
-    return value if math.isfinite(value) else None
