@@ -20,6 +20,7 @@ from gradpeel.sweeps import Cell, Plan
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "vocabulary.md"
 HOLDERS: dict[str, Any] = {
+    "Audit": gp.Audit,
     "Client": gp.Client,
     "Aggregation": gp.Aggregation,
     "Attacker": gp.Attacker,

@@ -9,6 +9,7 @@ samples a server can read from one gradient, and certifies each one without look
     gp.audit_many(model, x, y)   the same again and again, with the spread
     gp.peel(model, update)       decode an update, without any ground truth
     gp.contains(model, update, records)    which of these records took part
+    gp.invert(model, recovery, sample_shape=...)    inputs from recovered features
     gp.exposure(model, x)        the client's own check: one forward pass
     gp.report(audit)             one page to read, to save, to mail
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
+    from gradpeel.inversion import Inversion, invert, leaked_tokens
     from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
     from gradpeel.membership import Membership, contains
     from gradpeel.noise import with_noise
@@ -50,6 +52,7 @@ else:
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
             "gradpeel.exposure": ("Exposure", "exposure"),
+            "gradpeel.inversion": ("Inversion", "invert", "leaked_tokens"),
             "gradpeel.losses": ("BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"),
             "gradpeel.membership": ("Membership", "contains"),
             "gradpeel.noise": ("with_noise",),
@@ -72,6 +75,7 @@ __all__ = [
     "Exposure",
     "GradpeelError",
     "InputError",
+    "Inversion",
     "LocalTraining",
     "Loss",
     "MeanSquaredError",
@@ -94,6 +98,8 @@ __all__ = [
     "contains",
     "designs",
     "exposure",
+    "invert",
+    "leaked_tokens",
     "load_update",
     "local_update",
     "peel",

@@ -27,7 +27,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
-from gradpeel.checks import check_seed
+from gradpeel.checks import check_seed, finite_or_none
 from gradpeel.client import Client
 from gradpeel.coercion import Samples, Targets, as_labelled_samples
 from gradpeel.decoder import Peeling, Recovery, Round
@@ -48,6 +48,8 @@ from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError, ModelRefusedError
 from gradpeel.exposure import Exposure
 from gradpeel.inputs import NetworkInput, pick
+from gradpeel.inversion import Inversion, invert, leaked_tokens
+from gradpeel.inversion.likeness import compare
 from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
@@ -202,6 +204,49 @@ class Audit:
         each = fires.view(-1, self.rows_per_sample)
         return int((found.mask("out") & each.all(1) | found.mask("in") & ~each.any(1)).sum())
 
+    @cached_property
+    def leaked_tokens(self) -> dict[str, Tensor]:
+        """The tokens that the gradients of embeddings name; see `gradpeel.leaked_tokens`."""
+        return leaked_tokens(self.model, self.update)
+
+    def invert(
+        self,
+        *,
+        data_range: tuple[float, float] | None = None,
+        values: Sequence[float] | Tensor | None = None,
+        starts: int = 4,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Inversion:
+        """Reconstruct inputs from the recovered features, and compare them with the real ones.
+
+        Args:
+            data_range: smallest and largest value of inputs, such as (0, 1); a server often knows.
+            values: the only values that inputs can have, such as (0, 1) for binary pixels.
+            starts: how many starts to try at most.
+            on_progress: called with the number of inputs that are done, and of all.
+
+        Returns:
+            What `gradpeel.invert` reconstructs, with its `likeness` to the batch.
+
+        Raises:
+            ModelRefusedError: the network gives an input other features each time.
+            InputError: recovered samples are inputs already, or a setting breaks its rule.
+        """
+        found = invert(
+            self.model,
+            self.recovery,
+            sample_shape=tuple(self.x.shape[1:]),
+            data_range=data_range,
+            values=values,
+            update=self.update,
+            loss=self.loss,
+            starts=starts,
+            seed=self.seed,
+            on_progress=on_progress,
+        )
+        seen = compare(self.x, self.score.matches, found.inputs, ordered=found.ordered)
+        return replace(found, likeness=seen)
+
     def __repr__(self) -> str:
         score, noun = self.score, self.recovery.noun
         return (
@@ -233,7 +278,7 @@ class Audit:
             "local_batch_size": self.client.local_batch_size,
             "knows_batch_size": self.attacker.knows_batch_size,
             "knows_tail": self.attacker.knows_tail,
-            "data_range": limits and [_known(float(end)) for end in limits],
+            "data_range": limits and [finite_or_none(float(end)) for end in limits],
             "effort": self.attacker.effort,
             "without_tail": self.without_tail,
             "recovered": score.recovered,
@@ -249,22 +294,22 @@ class Audit:
             "error_estimates_hold": score.error_estimates_hold,
             "membership": None if self.refuses_membership else self.membership.as_dict(),
             "wrong_memberships": self.wrong_memberships,
+            "leaked_tokens": {name: len(found) for name, found in self.leaked_tokens.items()},
             **self.recovery.as_dict(),
             "max_abs_error": score.max_abs_error,
             "median_abs_error": score.median_abs_error,
             "entry": self.entry,
             "unrecovered_but_reachable": [
-                {"sample": i, "why": outcome.value, "signal": _known(float(self.signals[i]))}
+                {
+                    "sample": i,
+                    "why": outcome.value,
+                    "signal": finite_or_none(float(self.signals[i])),
+                }
                 for i, outcome in enumerate(score.outcomes)
                 if outcome not in {Outcome.RECOVERED, Outcome.UNREACHED}
             ],
             "seconds": self.seconds,
         }
-
-
-def _known(value: float) -> float | None:
-    """JSON has no word for NaN, nor for an end that is open."""
-    return value if math.isfinite(value) else None
 
 
 def audit(

@@ -35,6 +35,7 @@ __all__ = [
     "check_positive_integer",
     "check_seed",
     "count_not_finite",
+    "finite_or_none",
     "from_array",
     "is_list",
     "is_number",
@@ -255,6 +256,11 @@ def as_batch(x: object, dtype: torch.dtype, *, name: str = "x", of_one: bool = T
         if bad:
             raise InputError(f"{name}: {bad} of {batch.numel()} values are not finite{where}")
     return batch
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as JSON can hold it: there is no word for NaN, nor for an end that is open."""
+    return value if math.isfinite(value) else None
 
 
 def count_not_finite(tensor: Tensor) -> int:

@@ -51,6 +51,8 @@ KEYS = {
     "max_abs_error",
     "membership",
     "wrong_memberships",
+    "inversion",
+    "leaked_tokens",
     "seconds",
 }
 SMALL = ("--data", "breast_cancer", "--batch-size", "8", "--neurons", "100")
@@ -111,6 +113,16 @@ def test_json_is_one_object_with_the_promised_keys() -> None:
         "complete": True,
     }
     assert {key: numbers[key] for key in expected} == expected
+
+
+def test_inputs_are_reconstructed_where_features_come_back() -> None:
+    options = ("--data", "digits", "--batch-size", "3", "--neurons", "300", "--init", "torch")
+    numbers = numbers_of(*options, "--tail", "200", "--layer", "3", "--invert")
+    found = numbers["inversion"]
+    assert isinstance(found, dict)
+    assert (found["layer"], found["reconstructions"], found["determined"]) == ("3", 3, 3)
+    assert found["median_psnr"] is None or found["median_psnr"] > 100
+    assert numbers_of(*options, "--invert")["inversion"] is None
 
 
 def test_where_nothing_is_recovered_values_are_null() -> None:

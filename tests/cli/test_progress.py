@@ -33,6 +33,7 @@ def watched(
     terminal: bool,
     quiet: bool = False,
     rows: bool = False,
+    inputs: bool = False,
 ) -> str:
     """What appears on a console while two rounds certify 3 and 2 samples, and rows are found."""
     screen = io.StringIO()
@@ -47,12 +48,22 @@ def watched(
             watcher.on_round(round_)
         if rows:
             watcher.on_rows(RowCount(2, 3))
+        if inputs:
+            watcher.on_inputs(4, 8)
         # The display is refreshed by a clock; the last state is drawn when it stops.
     return screen.getvalue()
 
 
 def test_a_terminal_shows_what_is_recovered_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "round 2, 5 of 8 samples" in watched(monkeypatch, terminal=True)
+
+
+def test_a_terminal_shows_how_many_inputs_are_reconstructed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = watched(monkeypatch, terminal=True, inputs=True)
+    assert "reconstructing: 4 of 8 inputs" in shown
+    assert not watched(monkeypatch, terminal=False, inputs=True)
 
 
 def test_a_batch_of_unknown_size_has_no_total(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from gradpeel.reporting.samples import originals_and_recovered
 
 FURTHER = (
     "feature vectors that enter layer `head.0`, 100 features each; reconstructing inputs from them "
-    "is a further step that is not part of this result"
+    "is a further step (`gradpeel.invert`)"
 )
 
 

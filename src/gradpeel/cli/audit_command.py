@@ -252,6 +252,15 @@ def audit_command(
     data_range: DataRange = None,
     effort: Effort = 1.0,
     layer: LayerName = None,
+    invert: Annotated[
+        bool,
+        typer.Option(
+            "--invert",
+            help="Where feature vectors come back, reconstruct inputs from them, and compare these "
+            "with the real ones. Takes about a second for a picture.",
+            rich_help_panel=ATTACK,
+        ),
+    ] = False,
     seed: Annotated[
         int,
         typer.Option(
@@ -330,6 +339,7 @@ def audit_command(
     gradpeel audit --data digits --clients 4 --batch-size 32
     gradpeel audit --data people.csv --model mymodule:make_model --repeats 10
     gradpeel audit --data mnist --checkpoints 'run/step-*.safetensors'
+    gradpeel audit --data digits --batch-size 16 --tail 400 --layer 3 --invert
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     pair = None if soliton is None else parse_pair("soliton", soliton, example="0.05,0.4")
     options = DesignOptions(design, weights, init, scale, pair)
@@ -408,16 +418,22 @@ def audit_command(
         )
         repeated = run.repeated(repeats) if several else None
         result, compared = run.single(compare=compare) if repeated is None else (repeated.worst, {})
+        inversion = None
+        # Recovered samples are inputs already.
+        if invert and result.recovery.space == "features":
+            known = dataset.is_image or scaling is ScalingName.MINMAX
+            inversion = run.invert(result, data_range=(0.0, 1.0) if known else None)
         setting = {
             "model": model,
             "tail": None if network.is_own else list(widths[1:]),
             "scaling": scaling.value,
             "shuffle": shuffle or repeats > 1,
             "label_smoothing": label_smoothing,
+            "inversion": None if inversion is None else inversion.as_dict(),
             **design_settings(result.design),
         }
         finished = Finished(
-            result, repeated, dataset, compared, setting, command_line(context), samples
+            result, repeated, dataset, compared, setting, command_line(context), samples, inversion
         )
         if folder is not None:
             finished.write(folder)

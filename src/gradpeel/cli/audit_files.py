@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gradpeel.audits import Audits, TrainingCurve
     from gradpeel.datasets import Dataset
     from gradpeel.designs import Design
+    from gradpeel.inversion import Inversion
     from gradpeel.reporting.page import Document, Report
 
 __all__ = ["WORST", "Finished", "design_settings"]
@@ -36,6 +37,7 @@ class Finished:
         setting: options that an audit itself does not know.
         command: the command that repeats it.
         samples: whether to show samples.
+        inversion: inputs that were reconstructed from feature vectors of the result, if asked for.
     """
 
     result: Audit
@@ -45,6 +47,7 @@ class Finished:
     setting: Mapping[str, object]
     command: str
     samples: bool
+    inversion: Inversion | None = None
 
     @property
     def numbers(self) -> dict[str, object]:
@@ -57,7 +60,7 @@ class Finished:
         from gradpeel.reporting import spread_summary, summary  # noqa: PLC0415
 
         if self.repeated is None:
-            return summary(self.result, data=self.dataset.name)
+            return summary(self.result, data=self.dataset.name, inversion=self.inversion)
         return spread_summary(self.repeated, data=self.dataset.name)
 
     def page(self, *, beside: str = "") -> Document:
@@ -95,6 +98,7 @@ class Finished:
             samples=self.samples,
             command=self.command,
             compared=self.compared,
+            inversion=self.inversion,
         )
 
     def _write_audit(self, folder: Path) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradpeel.client import Client
     from gradpeel.datasets import Batch, Dataset
     from gradpeel.designs.options import DesignOptions
+    from gradpeel.inversion import Inversion
 
 __all__ = ["AuditRun"]
 
@@ -73,6 +74,11 @@ class AuditRun:
                 on_rows=watcher.on_rows,
             )
         return result, self._compare(network, result) if compare else {}
+
+    def invert(self, result: Audit, *, data_range: tuple[float, float] | None) -> Inversion:
+        """Reconstruct inputs from the feature vectors of an audit."""
+        with watch(len(result.truth), quiet=self.quiet) as watcher:
+            return result.invert(data_range=data_range, on_progress=watcher.on_inputs)
 
     def repeated(self, repeats: int) -> Audits | TrainingCurve:
         """Several audits on batches of their own, or those of the checkpoints of a run."""

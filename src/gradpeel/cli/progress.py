@@ -22,10 +22,12 @@ class Watcher(NamedTuple):
     Attributes:
         on_round: after each round.
         on_rows: whenever the row cascade has found rows, or has not.
+        on_inputs: with the number of inputs that were reconstructed, and of all.
     """
 
     on_round: Callable[[Round], None]
     on_rows: Callable[[RowCount], None]
+    on_inputs: Callable[[int, int], None]
 
 
 @contextmanager
@@ -40,7 +42,7 @@ def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Watcher]:
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield Watcher(lambda _: None, lambda _: None)
+        yield Watcher(lambda _: None, lambda _: None, lambda *_: None)
         return
     found, of = 0, "" if batch_size is None else f" of {batch_size}"
     with console.status("peeling") as status:
@@ -53,7 +55,10 @@ def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Watcher]:
         def show_rows(rows: RowCount) -> None:
             status.update(f"row cascade: {rows.found} of {rows.unknown} rows")
 
-        yield Watcher(show, show_rows)
+        def show_inputs(done: int, total: int) -> None:
+            status.update(f"reconstructing: {done} of {total} inputs")
+
+        yield Watcher(show, show_rows, show_inputs)
 
 
 @contextmanager

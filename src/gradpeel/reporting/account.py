@@ -26,7 +26,7 @@ def what_came_back(recovery: Recovery) -> str | None:
     return (
         f"feature vectors that enter layer `{printable(recovery.layer, most=80)}`, "
         f"{counted(recovery.samples.shape[1], 'feature')} each; reconstructing inputs from them is "
-        "a further step that is not part of this result"
+        "a further step (`gradpeel.invert`)"
     )
 
 

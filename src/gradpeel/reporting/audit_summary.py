@@ -23,17 +23,19 @@ from rich.table import Table
 from rich.text import Text
 
 from gradpeel.audit import Audit
+from gradpeel.inversion import Inversion
 from gradpeel.reporting.bars import round_bars
 from gradpeel.reporting.layout import cautions, facts, headed, panel
 from gradpeel.reporting.members import membership
 from gradpeel.reporting.reasons import missing
+from gradpeel.reporting.reconstructions import leaked, reconstructions
 from gradpeel.reporting.sentences import comparison, limits, setup, trust, verdict
 from gradpeel.reporting.words import percent, printable
 
 __all__ = ["summary"]
 
 
-def summary(audit: Audit, *, data: str) -> RenderableType:
+def summary(audit: Audit, *, data: str, inversion: Inversion | None = None) -> RenderableType:
     """What an audit found: verdict, attacker, rounds, membership, confidence and limits.
 
     Warnings come right after the verdict.
@@ -41,6 +43,7 @@ def summary(audit: Audit, *, data: str) -> RenderableType:
     Args:
         audit: the simulated round.
         data: what the data is called.
+        inversion: the inputs that the audit reconstructed, where it did.
     """
     name = f"{audit.recovery.noun}s".capitalize()
     parts = [_verdict(audit)]
@@ -50,6 +53,10 @@ def summary(audit: Audit, *, data: str) -> RenderableType:
     if len(audit.recovery):
         parts.append(headed(f"{name} recovered per round", round_bars(audit.recovery.by_round)))
     parts.append(headed(f"How the {name.lower()} were read", _comparison(audit)))
+    if inversion is not None:
+        parts.append(headed("Reconstructed inputs", Text(reconstructions(inversion))))
+    if audit.leaked_tokens:
+        parts.append(headed("Leaked tokens", Text(leaked(audit.leaked_tokens))))
     parts.append(headed("Membership", Text(membership(audit))))
     parts.append(headed("Confidence", facts(trust(audit))))
     if others := missing(audit):

@@ -238,7 +238,7 @@ def _beyond(audit: Audit) -> str:
     return (
         "What was recovered are feature vectors that enter layer "
         f"`{printable(audit.recovery.layer)}`, not inputs: how much of an input they reveal is a "
-        "question of its own, and this audit does not answer it."
+        "question of its own, which only a reconstruction (`gradpeel.invert`) answers."
     )
 
 

@@ -13,10 +13,12 @@ from gradpeel._version import __version__
 from gradpeel.audit import Audit
 from gradpeel.datasets import Dataset
 from gradpeel.designs import RobustSoliton
+from gradpeel.inversion import Inversion
 from gradpeel.reporting.images import as_pictures
 from gradpeel.reporting.matching import evenly, rounds_of
 from gradpeel.reporting.page.cascade import cascade_of
 from gradpeel.reporting.page.payload import VERSION, Fact, Mosaic, Payload, Risk, Variation
+from gradpeel.reporting.page.rebuilt import leaked_of, reconstructions_of
 from gradpeel.reporting.page.sample_rows import Pictures, feature_names, sample_rows
 from gradpeel.reporting.page.setting import hashes_of, setting_of
 from gradpeel.reporting.page.story import story_of
@@ -38,6 +40,7 @@ def gather(
     samples: bool = True,
     command: str = "",
     compared: Mapping[str, Audit] = MappingProxyType({}),
+    inversion: Inversion | None = None,
 ) -> Payload:
     """Everything the page of an audit shows.
 
@@ -48,6 +51,7 @@ def gather(
         samples: whether to show samples and labels.
         command: the command that repeats the audit, where there is one.
         compared: the same audit with one thing changed, by the name of the change.
+        inversion: the inputs that the audit reconstructed, where it did.
     """
     listed = evenly(0, audit.score.batch_size - 1, MOST_SAMPLES)
     pictures = Pictures.of(audit, listed)
@@ -80,6 +84,8 @@ def gather(
         in_units=is_input and dataset is not None and dataset.units is not None,
         pictures=tuple(pictures.album.pictures) if pictures else (),
         mosaic=None if is_record else _mosaic(audit, dataset, listed),
+        reconstructions=None if inversion is None else reconstructions_of(audit, inversion),
+        leaked=leaked_of(audit),
     )
     return payload if samples else payload.without_samples()
 

@@ -20,8 +20,11 @@ __all__ = [
     "Certificate",
     "Count",
     "Fact",
+    "LeakedTokens",
     "Mosaic",
     "Payload",
+    "Reconstruction",
+    "Reconstructions",
     "Risk",
     "Sample",
     "Step",
@@ -29,7 +32,7 @@ __all__ = [
     "Variation",
 ]
 
-VERSION = 3
+VERSION = 4
 """Of the file format; a page is regenerated from this one only."""
 
 
@@ -238,6 +241,76 @@ class Mosaic:
 
 
 @dataclass(frozen=True)
+class Reconstruction:
+    """One input that was reconstructed from its features.
+
+    Attributes:
+        sample: place of the real input in the batch.
+        residual: distance of its features from the recovered ones, relative to these.
+        is_determined: whether features leave no room around it; for tokens, no other tokens.
+        is_exact: whether it is equal to the real input.
+        psnr: peak signal-to-noise ratio in decibels; None where it is equal, or a token.
+        ssim: structural similarity; None where it is not a picture.
+        original: place of the real input in `Reconstructions.pictures`; None where it is not a
+            picture, or samples are left out.
+        found: place of the reconstruction.
+        true_values: the first values of the real input, where it is not a picture.
+        found_values: the first values of the reconstruction.
+    """
+
+    sample: int
+    residual: float
+    is_determined: bool
+    is_exact: bool
+    psnr: float | None
+    ssim: float | None
+    original: int | None
+    found: int | None
+    true_values: tuple[float, ...]
+    found_values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Reconstructions:
+    """Inputs that were reconstructed from features.
+
+    Attributes:
+        text: how many there are and how close they come, in sentences.
+        rows: those that the page shows.
+        all_rows: number of all of them.
+        pictures: PNG files as data URIs, no two the same.
+    """
+
+    text: str
+    rows: tuple[Reconstruction, ...]
+    all_rows: int
+    pictures: tuple[str, ...]
+
+    def without_samples(self) -> Reconstructions:
+        """The same without pictures and values."""
+        rows = tuple(
+            replace(row, original=None, found=None, true_values=(), found_values=())
+            for row in self.rows
+        )
+        return replace(self, rows=rows, pictures=())
+
+
+@dataclass(frozen=True)
+class LeakedTokens:
+    """Tokens that the gradient of an embedding names.
+
+    Attributes:
+        layer: name of the embedding.
+        number: how many tokens.
+        tokens: the first of them, in order; empty where samples are left out.
+    """
+
+    layer: str
+    number: int
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Variation:
     """The same audit with one thing changed.
 
@@ -280,6 +353,8 @@ class Payload:
         in_units: whether values are in the units they were measured in.
         pictures: PNG files as data URIs, no two the same.
         mosaic: the picture of the whole batch; None where samples are not pictures.
+        reconstructions: inputs that were reconstructed from features, where that was done.
+        leaked: tokens that the update names, by embedding.
     """
 
     version: int
@@ -305,6 +380,8 @@ class Payload:
     in_units: bool
     pictures: tuple[str, ...]
     mosaic: Mosaic | None
+    reconstructions: Reconstructions | None
+    leaked: tuple[LeakedTokens, ...]
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
@@ -328,6 +405,14 @@ class Payload:
             )
             for sample in self.samples
         )
+        rebuilt = self.reconstructions
         return replace(
-            self, with_samples=False, samples=bare, features=(), pictures=(), mosaic=None
+            self,
+            with_samples=False,
+            samples=bare,
+            features=(),
+            pictures=(),
+            mosaic=None,
+            reconstructions=None if rebuilt is None else rebuilt.without_samples(),
+            leaked=tuple(replace(table, tokens=()) for table in self.leaked),
         )

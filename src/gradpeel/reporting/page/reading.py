@@ -28,7 +28,7 @@ from gradpeel.errors import InputError
 from gradpeel.files import check_path
 from gradpeel.membership import Verdict
 from gradpeel.reporting.page.cascade import unpacked
-from gradpeel.reporting.page.payload import VERSION, Payload
+from gradpeel.reporting.page.payload import VERSION, Payload, Reconstructions
 from gradpeel.reporting.tally import Way
 
 __all__ = ["LARGEST", "payload_from", "read_payload"]
@@ -79,7 +79,7 @@ def payload_from(values: object) -> Payload:
     Example:
         >>> payload_from({"version": 1})
         Traceback (most recent call last):
-        gradpeel.errors.InputError: version=1: expected 3, the version that this gradpeel reads
+        gradpeel.errors.InputError: version=1: expected 4, the version that this gradpeel reads
     """
     if isinstance(values, dict) and values.get("version") != VERSION:
         found = repr(values.get("version"))[:40]
@@ -177,10 +177,30 @@ def _check(payload: Payload) -> None:
         is_share = 0 <= other.read <= other.batch_size and other.batch_size >= 1
         _expect(is_share, f"page.variations[{place}]", "0 to all samples of a batch")
     _expect(sum(counts) == payload.batch_size, "page.tally", "every sample counted once")
-    for place, picture in enumerate(payload.pictures):
-        matches = _PICTURE.fullmatch(picture) is not None
-        _expect(matches, f"page.pictures[{place}]", "a PNG file as a data URI")
+    _check_pictures(payload.pictures, "page.pictures")
     _check_samples(payload)
+    for place, table in enumerate(payload.leaked):
+        counted = 0 <= len(table.tokens) <= table.number
+        _expect(counted, f"page.leaked[{place}]", "at most as many tokens as their number")
+    if payload.reconstructions is not None:
+        _check_reconstructions(payload.reconstructions, payload.batch_size)
+
+
+def _check_pictures(pictures: tuple[str, ...], where: str) -> None:
+    for place, picture in enumerate(pictures):
+        matches = _PICTURE.fullmatch(picture) is not None
+        _expect(matches, f"{where}[{place}]", "a PNG file as a data URI")
+
+
+def _check_reconstructions(rebuilt: Reconstructions, batch_size: int) -> None:
+    where = "page.reconstructions"
+    _check_pictures(rebuilt.pictures, f"{where}.pictures")
+    _expect(len(rebuilt.rows) <= rebuilt.all_rows, f"{where}.all_rows", "a row for each at most")
+    for place, row in enumerate(rebuilt.rows):
+        _within([row.sample], batch_size, f"{where}.rows[{place}].sample")
+        pointed = [held for held in (row.original, row.found) if held is not None]
+        _within(pointed, len(rebuilt.pictures), f"{where}.rows[{place}].original or .found")
+        _expect(row.residual >= 0, f"{where}.rows[{place}].residual", "a number of at least 0")
 
 
 def _check_samples(payload: Payload) -> None:

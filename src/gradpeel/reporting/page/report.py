@@ -13,6 +13,7 @@ from gradpeel.audit import Audit
 from gradpeel.audits import Audits, TrainingCurve
 from gradpeel.datasets import Dataset
 from gradpeel.errors import InputError
+from gradpeel.inversion import Inversion
 from gradpeel.reporting.page.document import PAGE, Document
 from gradpeel.reporting.page.gather import gather
 from gradpeel.reporting.page.payload import Payload
@@ -57,16 +58,28 @@ class Report(Document):
         samples: bool = True,
         command: str = "",
         compared: Mapping[str, Audit] = MappingProxyType({}),
+        inversion: Inversion | None = None,
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
         Raises:
-            InputError: `audit` is not an audit.
+            InputError: `audit` is not an audit, or `inversion` not one of it.
         """
         given: object = audit
         if not isinstance(given, Audit):
             raise InputError(f"audit of type {type(given).__name__}: expected a gradpeel.Audit")
-        return cls(gather(audit, dataset, samples=samples, command=command, compared=compared))
+        if inversion is not None and getattr(inversion, "likeness", None) is None:
+            raise InputError("inversion: expected what `invert` of this audit found")
+        return cls(
+            gather(
+                audit,
+                dataset,
+                samples=samples,
+                command=command,
+                compared=compared,
+                inversion=inversion,
+            )
+        )
 
     @classmethod
     def read(cls, path: Path) -> Report:
@@ -98,6 +111,7 @@ def report(
     samples: bool = True,
     command: str = "",
     compared: Mapping[str, Audit] = MappingProxyType({}),
+    inversion: Inversion | None = None,
 ) -> Report: ...
 @overload
 def report(
@@ -114,6 +128,7 @@ def report(
     samples: bool = True,
     command: str = "",
     compared: Mapping[str, Audit] = MappingProxyType({}),
+    inversion: Inversion | None = None,
 ) -> Report | SpreadReport:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
@@ -127,9 +142,10 @@ def report(
         command: the command that repeats the audit, shown with a button to copy it.
         compared: the same audit with one thing changed, by the name of the change, such as
             "float32"; the first screen shows their shares side by side.
+        inversion: what `Audit.invert` reconstructed; the page then shows it beside the real inputs.
 
     Raises:
-        InputError: `audit` is not an audit.
+        InputError: `audit` is not an audit, or `inversion` not one of it.
 
     Example:
         >>> import torch
@@ -144,4 +160,11 @@ def report(
     if isinstance(audit, Audits | TrainingCurve):
         data = "own data" if dataset is None else dataset.name
         return SpreadReport(audit, data, command)
-    return Report.of(audit, dataset, samples=samples, command=command, compared=compared)
+    return Report.of(
+        audit,
+        dataset,
+        samples=samples,
+        command=command,
+        compared=compared,
+        inversion=inversion,
+    )
