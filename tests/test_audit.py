@@ -47,6 +47,7 @@ KEYS = {
     "batch_size_by_weight", "batch_size_stated", "batch_size_proven", "candidates_tested",
     "readable", "complete", "explained", "mismatch", "evidence", "copies", "unlabelled", "stopped",
     "warnings", "max_abs_error",
+    "leaked_tokens",
     "median_abs_error", "unrecovered_but_reachable", "seconds",
     "lr", "momentum", "weight_decay", "local_steps", "local_epochs", "local_batch_size",
     "clients", "recovered_by_client",
