@@ -32,7 +32,7 @@ class Net(nn.Module):
         self.fc1 = nn.Linear(32 * 2 * 2, 500)
         self.fc2 = nn.Linear(500, 10)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = functional.max_pool2d(torch.relu(self.conv1(x.unsqueeze(1))), 2)
         x = functional.max_pool2d(torch.relu(self.conv2(x)), 2)
         return self.fc2(torch.relu(self.fc1(x.flatten(1))))

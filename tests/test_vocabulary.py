@@ -33,7 +33,16 @@ HOLDERS: dict[str, Any] = {
     "mlp": mlp,
     "audit": gp.audit,
 }
-OUTPUT = {"--out", "--samples", "--no-samples", "--json", "--quiet", "--compare", "--open"}
+OUTPUT = {
+    "--out",
+    "--samples",
+    "--no-samples",
+    "--json",
+    "--quiet",
+    "--compare",
+    "--no-compare",
+    "--open",
+}
 """How results are shown is no setting of an audit."""
 
 

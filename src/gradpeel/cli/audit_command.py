@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail, L
 from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
 from gradpeel.cli.output import announce, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
-from gradpeel.cli.progress import watch
+from gradpeel.cli.progress import Watcher, watch
 from gradpeel.cli.training_options import (
     LocalBatchSize,
     LocalEpochs,
@@ -26,12 +26,13 @@ from gradpeel.cli.training_options import (
     Momentum,
     WeightDecay,
 )
-from gradpeel.cli.variations import variations
+from gradpeel.cli.variations import QUICK, SECONDS, Variation, compare, described, variations
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 
 if TYPE_CHECKING:
     from gradpeel.audit import Audit
-    from gradpeel.datasets import Dataset
+    from gradpeel.client import Client
+    from gradpeel.datasets import Batch, Dataset
     from gradpeel.designs import Design
     from gradpeel.reporting.page import Report
 
@@ -260,15 +261,17 @@ def audit_command(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
-    compare: Annotated[
-        bool,
+    with_others: Annotated[
+        bool | None,
         typer.Option(
-            "--compare",
+            "--compare/--no-compare",
             help="Also audit another precision, more noise and twice the batch, and show the "
-            "shares side by side in the report. Takes about five times as long.",
+            "shares side by side.",
+            show_default=f"if there is a report and decoding took less than {QUICK:g} seconds, "
+            f"for at most {SECONDS:g} seconds",
             rich_help_panel=OUTPUT,
         ),
-    ] = False,
+    ] = None,
     show: Annotated[
         bool,
         typer.Option(
@@ -301,6 +304,7 @@ def audit_command(
     minimised = LossOptions(loss, label_smoothing)
     widths = (neurons, *(() if tail is None else parse_sizes("tail", tail)))
     limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
+    with_others = bool(with_others) if out is None and not show else with_others
 
     with nullcontext() if out is None else private_directory(out) as folder:
         # torch takes a second to import; --help, a wrong option and wrong data need not wait.
@@ -316,11 +320,14 @@ def audit_command(
             scaling.value,
             data_dir=data_dir,
             image_size=image_size,
-            limit=clients * batch_size * (1 + compare) if is_prefix else None,
+            limit=clients * batch_size * (1 if with_others is False else 2) if is_prefix else None,
         )
-        batch = draw_batch(
-            dataset, clients * batch_size, shuffle=shuffle, rng=np.random.default_rng([seed, 1])
-        )
+
+        def draw(size: int) -> Batch:
+            rng = np.random.default_rng([seed, 1])
+            return draw_batch(dataset, clients * size, shuffle=shuffle, rng=rng)
+
+        batch = draw(batch_size)
         import torch  # noqa: PLC0415
 
         from gradpeel.aggregation import Aggregation  # noqa: PLC0415
@@ -348,6 +355,21 @@ def audit_command(
             effort=effort,
             layer=layer,
         )
+
+        def attack(batch: Batch, client: Client, watcher: Watcher) -> Audit:
+            return audit(
+                model,
+                batch.x,
+                minimised.targets(batch.y, dataset.classes),
+                client=client,
+                attacker=replace(attacker, design=options.build(batch.auxiliary)),
+                aggregation=Aggregation(clients),
+                seed=seed,
+                device=device,
+                on_round=watcher.on_round,
+                on_rows=watcher.on_rows,
+            )
+
         with watch(clients * batch_size, quiet=quiet) as watcher:
             model = mlp(
                 dataset.features,
@@ -357,32 +379,16 @@ def audit_command(
                 init=options.network_init.value,
                 sample_shape=dataset.sample_shape,
             )
-            attack = partial(
-                audit, model, aggregation=Aggregation(clients), seed=seed, device=device
-            )
-            result = attack(
-                batch.x,
-                minimised.targets(batch.y, dataset.classes),
-                client=client,
-                attacker=replace(attacker, design=options.build(batch.auxiliary)),
-                on_round=watcher.on_round,
-                on_rows=watcher.on_rows,
-            )
-        compared = {}
+            result = attack(batch, client, watcher)
+
+        def attack_changed(other: Variation, go_on: Callable[[object], None]) -> Audit:
+            changed = replace(client, dtype=getattr(torch, other.dtype), noise=other.noise)
+            with watch(clients * other.batch_size, quiet=quiet, title=other.name) as watcher:
+                return attack(draw(other.batch_size), changed, watcher.then(go_on))
+
         most = len(dataset.x_train) // clients
-        for other in variations(dtype, noise, batch_size, most=most) * compare:
-            more = draw_batch(
-                dataset,
-                clients * other.batch_size,
-                shuffle=shuffle,
-                rng=np.random.default_rng([seed, 1]),
-            )
-            compared[other.name] = attack(
-                more.x,
-                minimised.targets(more.y, dataset.classes),
-                client=replace(client, dtype=getattr(torch, other.dtype), noise=other.noise),
-                attacker=replace(attacker, design=options.build(more.auxiliary)),
-            )
+        changed = variations(dtype, noise, batch_size, most=most)
+        compared = compare(changed, attack_changed, asked=with_others, took=result.seconds)
         numbers = {
             "data": dataset.name,
             **result.as_dict(),
@@ -409,13 +415,20 @@ def audit_command(
     if as_json:
         typer.echo(to_json(numbers))
     else:
-        from gradpeel.reporting import summary  # noqa: PLC0415
-
-        Console().print(summary(result, data=dataset.name))
+        _print(result, dataset.name, compared)
     if out is not None and not quiet:
         announce(out / "report.html", out.iterdir())
     if page is not None and show:
         page.open(None if out is None else out / "report.html")
+
+
+def _print(result: Audit, data: str, compared: Mapping[str, Audit | None]) -> None:
+    """Show what was found, and what would change it."""
+    from gradpeel.reporting import summary  # noqa: PLC0415
+
+    Console().print(summary(result, data=data))
+    if compared:
+        Console().print(described(compared), highlight=False)
 
 
 def _settings(design: Design) -> dict[str, object]:

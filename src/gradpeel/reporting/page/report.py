@@ -56,7 +56,7 @@ class Report:
         *,
         samples: bool = True,
         command: str = "",
-        compared: Mapping[str, Audit] = MappingProxyType({}),
+        compared: Mapping[str, Audit | None] = MappingProxyType({}),
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
@@ -128,7 +128,7 @@ def report(
     *,
     samples: bool = True,
     command: str = "",
-    compared: Mapping[str, Audit] = MappingProxyType({}),
+    compared: Mapping[str, Audit | None] = MappingProxyType({}),
 ) -> Report:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
@@ -140,7 +140,8 @@ def report(
             data, and an audit runs on data you own.
         command: the command that repeats the audit, shown with a button to copy it.
         compared: the same audit with one thing changed, by the name of the change, such as
-            "float32"; the first screen shows their shares side by side.
+            "float32"; the first screen shows their shares side by side, and names those that are
+            None, which stands for an audit that was not finished.
 
     Raises:
         InputError: `audit` is not an audit.
