@@ -169,11 +169,11 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
             {"lr": 0.1, "weight_decay": 0.01, "local_steps": 1, "recovered": 8},
         ),
         (
-            ["--lr", "0.1", "--local-steps", "3", "--momentum", "0.5"],
+            ["--lr", "0.1", "--local-steps", "3", "--momentum", "0.5", "--effort", "0"],
             {"local_steps": 3, "momentum": 0.5, "local_batch_size": None, "label_accuracy": None},
         ),
         (
-            ["--lr", "0.1", "--local-epochs", "2", "--local-batch-size", "3"],
+            ["--lr", "0.1", "--local-epochs", "2", "--local-batch-size", "3", "--effort", "0"],
             {
                 "local_steps": 6,
                 "local_epochs": 2,
