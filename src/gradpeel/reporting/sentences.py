@@ -21,9 +21,10 @@ from gradpeel.audit import Audit
 from gradpeel.reporting.account import batch_size, completeness, copies, evidence, what_came_back
 from gradpeel.reporting.fidelity import fidelity
 from gradpeel.reporting.layout import all_of, was
+from gradpeel.reporting.matching import rounds_of
 from gradpeel.reporting.reasons import precision
 from gradpeel.reporting.rounds import aggregation, local_training, what_was_sent
-from gradpeel.reporting.tally import tally
+from gradpeel.reporting.tally import Way, tally, ways
 from gradpeel.reporting.words import counted, printable, scientific
 from gradpeel.scoring import FALSE, RIGHT, Score
 
@@ -141,7 +142,7 @@ def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
         Names with numbers of samples, each including those before it, and last the peeling bound.
         The note explains samples beyond that bound.
     """
-    counts = tally(audit)
+    counts, late = tally(audit), _certified_late(audit)
     bound = round(audit.score.peeling_bound * counts.batch_size)
     rows = [
         ("read directly, without peeling", counts.direct),
@@ -160,11 +161,19 @@ def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
             "isolates them."
         )
     if counts.recovered <= bound:
-        return rows, None
+        return rows, late or None
     return rows, (
         f"{counts.recovered - bound:,} more than the peeling bound: samples with almost no "
         "gradient count in the activation grid, but they cannot hide others."
     )
+
+
+def _certified_late(audit: Audit) -> str:
+    """How many samples can be read directly, but were certified only after the first round."""
+    rounds = rounds_of(audit).tolist()
+    late = sum(way is Way.DIRECT and at > 1 for way, at in zip(ways(audit), rounds, strict=True))
+    which = f"{late:,} of the samples that can be read directly {was(late)}"
+    return f"{which} certified in a later round, when there was more evidence." if late else ""
 
 
 def trust(audit: Audit) -> list[tuple[str, str]]:

@@ -111,7 +111,7 @@ def _truth(audit: Audit) -> str:
     checks = [f"{score.false_certificates:,} of {counted(certified, 'certificate')} false"]
     judged = int(score.labels_judged.sum())
     if judged:
-        checks.append(f"{int(score.labels_right.sum()):,} of {judged:,} labels right")
+        checks.append(f"{int(score.labels_right.sum()):,} of {counted(judged, 'label')} right")
     if score.max_abs_error is not None:
         checks.append(f"largest error of any entry {scientific(score.max_abs_error)}")
     return f"{'; '.join(checks)}."

@@ -17,12 +17,30 @@ from gradpeel.reporting.words import counted, percent, printable, short
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.summary import Group
 
-__all__ = ["dataset_name", "grouped", "lead", "method_name", "setting_name", "whole_batches"]
+__all__ = [
+    "data_title",
+    "dataset_name",
+    "grouped",
+    "lead",
+    "method_name",
+    "setting_name",
+    "whole_batches",
+]
 
 
 def dataset_name(cell: Cell) -> str:
     """What the data is called: by the paper where it is one of its data sets."""
-    return STANDARD[cell.dataset].title if cell.dataset in STANDARD else printable(cell.dataset)
+    return data_title(cell.dataset)
+
+
+def data_title(name: str) -> str:
+    """The same, by the name on the command line.
+
+    Example:
+        >>> data_title("mnist"), data_title("mine.npz")
+        ('MNIST', 'mine.npz')
+    """
+    return STANDARD[name].title if name in STANDARD else printable(name)
 
 
 def method_name(cell: Cell) -> str:
@@ -39,6 +57,8 @@ def setting_name(cell: Cell, *, without: str = "") -> str:
         without: a setting to leave out, such as "noise": that on the axis of a chart.
     """
     parts = [counted(cell.neurons, "neuron")]
+    if cell.clients > 1 and without != "clients":
+        parts.append(f"{cell.clients:,} clients")
     if cell.tail:
         parts.append(f"hidden layers {', '.join(map(str, cell.tail))}")
     if cell.dtype != "float64":
