@@ -268,7 +268,7 @@ def audit_command(
             help="Also audit another precision, more noise and twice the batch, and show the "
             "shares side by side.",
             show_default=f"if there is a report and decoding took less than {QUICK:g} seconds, "
-            f"for at most {SECONDS:g} seconds",
+            f"for about {SECONDS:g} seconds",
             rich_help_panel=OUTPUT,
         ),
     ] = None,

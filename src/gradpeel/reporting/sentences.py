@@ -68,7 +68,8 @@ def severity(audit: Audit) -> tuple[str, str]:
         return "No disclosure found", "This attack read nothing, which is not proof of protection."
     is_input, noun = audit.recovery.space == "input", audit.recovery.noun
     if not counts.missed:
-        whole = "the whole batch" if is_input else "the feature vectors of the whole batch"
+        whose = "the whole batch" if audit.update.clients == 1 else "all clients' samples"
+        whole = whose if is_input else f"the feature vectors of {whose}"
         return "Full disclosure", f"Anyone who sees this update can read {whole}."
     name = "Major disclosure" if 2 * counts.read >= counts.batch_size else "Partial disclosure"
     return name, (

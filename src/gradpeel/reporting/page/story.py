@@ -128,6 +128,9 @@ def _advice(audit: Audit) -> list[str]:
         advice.append(
             "Do not let anyone see the update of a single client. Aggregate securely over many "
             "clients, and audit the aggregate."
+            if audit.update.clients == 1
+            else f"Do not rely on a sum over {audit.update.clients:,} clients. Aggregate over more "
+            "of them, and audit the sum again."
         )
         advice.append(
             "Let clients check before they send: `gradpeel.exposure(model, x)` lists the samples "
