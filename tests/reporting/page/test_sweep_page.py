@@ -105,8 +105,8 @@ def test_local_training_gets_charts_of_its_own() -> None:
     by_steps, by_lr = curves(over_seeds([*ROWS, *trained]))
     assert (by_steps.place, by_steps.name) == ("by-local-steps", "local steps")
     assert (by_lr.place, by_lr.name) == ("by-lr", "learning rate")
-    assert by_steps.panels[0].title == "MNIST, batch of 64, 1,000 neurons, lr 0.01"
-    assert by_lr.panels[0].title == "MNIST, batch of 64, 1,000 neurons, local steps 1"
+    assert by_steps.panels[0].title == "MNIST, batch of 64, 1,000 neurons, learning rate 0.01"
+    assert by_lr.panels[0].title == "MNIST, batch of 64, 1,000 neurons, 1 local step"
     (line,) = by_steps.panels[0].lines
     assert [mark.name for mark in line.marks] == ["1", "5", "20"]
     assert line.marks[0].y < line.marks[1].y < line.marks[2].y
@@ -129,6 +129,15 @@ def test_numbers_of_clients_are_not_mixed() -> None:
     (by_clients,) = curves(groups)
     assert by_clients.panels[0].title == "MNIST, batch of 64, 1,000 neurons"
     assert [mark.name for mark in by_clients.panels[0].lines[0].marks] == ["1", "4"]
+
+
+def test_one_batch_size_gets_no_chart_where_something_else_varies() -> None:
+    one = [measured(replace(CELL, batch_size=64, clients=many)) for many in (1, 4)]
+    html = sweep_html(Results(one, [], {}, []))
+    assert "Recovery by batch size" not in html
+    assert "Recovery by number of clients" in html
+    assert "Overview" in html
+    assert "Recovery by batch size" in sweep_html(Results(one[:1], [], {}, []))
 
 
 def test_a_failure_is_spelled_out() -> None:

@@ -21,7 +21,7 @@ from gradpeel.sweeps.summary import Estimate, Group
 __all__ = ["Curves", "HeatMap", "Line", "Mark", "Panel", "curves", "heat_maps", "line_panels"]
 
 VARIED = {
-    "clients": ("clients", "clients whose updates are added up"),
+    "clients": ("number of clients", "clients whose updates are added up"),
     "noise": ("noise", "noise on the update"),
     "local_steps": ("local steps", "local steps"),
     "local_epochs": ("local epochs", "local epochs"),

@@ -31,14 +31,17 @@ def sweep_html(results: Results) -> str:
         True
     """
     groups = over_seeds(results.rows)
-    varied = curves(groups)
+    varied, by_size = curves(groups), line_panels(groups)
+    # A chart with one batch size says nothing beside charts over what the plan did vary.
+    if varied and all(len(panel.ticks) == 1 for panel in by_size):
+        by_size = []
     return fill(
         "sweep.html.j2",
         styles=("sweep.css",),
         verdict=lead(groups),
         facts=_facts(results),
         whole=_whole(groups),
-        panels=line_panels(groups),
+        panels=by_size,
         curves=varied,
         links=[(one.place, f"Recovery by {one.name}") for one in varied],
         maps=heat_maps(groups),

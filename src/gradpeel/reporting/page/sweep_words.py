@@ -65,14 +65,19 @@ def setting_name(cell: Cell, *, without: str = "") -> str:
         parts.append(cell.dtype)
     if cell.noise and without != "noise":
         parts.append(f"noise {short(cell.noise)}")
-    parts += [
-        f"{name.replace('_', ' ')} {short(value)}"
-        for name, value in cell.training.items()
-        if name != without
-    ]
+    parts += [_trained(name, value) for name, value in cell.training.items() if name != without]
     if cell.effort not in {0.0, 1.0}:
         parts.append(f"effort {short(cell.effort)}")
     return ", ".join(parts)
+
+
+def _trained(name: str, value: float) -> str:
+    """A setting of local training, in words."""
+    if name in {"local_steps", "local_epochs"}:
+        return counted(int(value), name.removesuffix("s").replace("_", " "))
+    if name == "local_batch_size":
+        return f"minibatches of {int(value):,}"
+    return f"{'learning rate' if name == 'lr' else name.replace('_', ' ')} {short(value)}"
 
 
 def grouped(groups: Sequence[Group], key: Callable[[Cell], str]) -> dict[str, list[Group]]:
