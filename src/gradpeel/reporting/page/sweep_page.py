@@ -31,10 +31,10 @@ def sweep_html(results: Results) -> str:
         True
     """
     groups = over_seeds(results.rows)
-    varied, by_size = curves(groups), line_panels(groups)
+    varied, by_size, maps = curves(groups), line_panels(groups), heat_maps(groups)
     # A chart with one batch size says nothing beside charts over what the plan did vary.
     if varied and all(len(panel.ticks) == 1 for panel in by_size):
-        by_size = []
+        by_size, maps = [], [one for one in maps if len(one.rows) > 1]
     return fill(
         "sweep.html.j2",
         styles=("sweep.css",),
@@ -44,7 +44,7 @@ def sweep_html(results: Results) -> str:
         panels=by_size,
         curves=varied,
         links=[(one.place, f"Recovery by {one.name}") for one in varied],
-        maps=heat_maps(groups),
+        maps=maps,
         failures=[printable(_failure(one), 300) for one in results.failures[:MOST_FAILURES]],
         more=max(0, len(results.failures) - MOST_FAILURES),
         made_with=__version__,

@@ -117,7 +117,7 @@ def lead(groups: Sequence[Group]) -> str:
     whole = [(cell, size) for cell, size in whole_batches(groups) if size]
     if not whole:
         best = max(groups, key=lambda group: group.ours.mean)
-        where = f"{method_name(best.cell)}, {dataset_name(best.cell)}"
+        where = f"{method_name(best.cell)}, {_where(best.cell)}"
         return (
             "No attacker recovered a whole batch in every audit. The highest mean share is "
             f"{percent(best.ours.mean)} ({where}, batch of {best.cell.batch_size:,})."
