@@ -50,7 +50,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "tutorials",
     "filename_pattern": r"\.py$",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "tutorial_order.TutorialOrder",
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,

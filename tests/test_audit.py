@@ -582,7 +582,8 @@ def test_several_local_steps_are_decoded_without_the_tail(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], settings: dict[str, Any]
 ) -> None:
     client = gp.Client(**settings)
-    one, same = (audit(model, *batch, client=client, seed=3) for _ in range(2))
+    attacker = gp.Attacker(effort=0.05)
+    one, same = (audit(model, *batch, client=client, attacker=attacker, seed=3) for _ in range(2))
     steps = client.count_steps(12)
     told = numbers(one)
     assert {**told, "seconds": 0.0} == {**numbers(same), "seconds": 0.0}

@@ -6,6 +6,7 @@ import csv
 import importlib.util
 import json
 import re
+import runpy
 from pathlib import Path
 from statistics import fmean
 
@@ -87,3 +88,8 @@ def test_the_gap_it_tells_is_the_one_there_is(run: str) -> None:
     assert told is not None
     assert float(told[1 + RUNS.index(run)]) == pytest.approx(gap, abs=5e-5)
     assert gap >= -0.01
+
+
+def test_every_tutorial_has_its_place() -> None:
+    order = runpy.run_path(str(DOCS / "_extensions" / "tutorial_order.py"))["ORDER"]
+    assert sorted(order) == sorted(path.stem for path in (DOCS.parent / "examples").glob("*.py"))

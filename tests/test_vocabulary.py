@@ -36,7 +36,16 @@ HOLDERS: dict[str, Any] = {
     "audit_checkpoints": gp.audit_checkpoints,
     "audit_many": gp.audit_many,
 }
-OUTPUT = {"--out", "--samples", "--no-samples", "--json", "--quiet", "--compare", "--open"}
+OUTPUT = {
+    "--out",
+    "--samples",
+    "--no-samples",
+    "--json",
+    "--quiet",
+    "--compare",
+    "--no-compare",
+    "--open",
+}
 """How results are shown is no setting of an audit."""
 
 

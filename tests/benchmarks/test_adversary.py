@@ -624,7 +624,15 @@ def test_nothing_that_is_claimed_is_wrong(family: str) -> None:
     assert [str(row) for row in rows if row.wrong] == []
 
 
-@pytest.mark.parametrize("cell", [one for one in ONCE_WRONG if one.dataset in EMBEDDED], ids=str)
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] * (one.neurons > 400))
+        for one in ONCE_WRONG
+        if one.dataset in EMBEDDED
+    ],
+    ids=str,
+)
 def test_what_once_was_wrong(cell: Cell) -> None:
     assert measure(cell, data_dir=None).wrong == ""
 

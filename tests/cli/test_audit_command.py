@@ -16,7 +16,7 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 from gradpeel import reporting
-from gradpeel.cli import main
+from gradpeel.cli import main, variations
 from gradpeel.update import load_tensors, load_update
 
 KEYS = {
@@ -184,11 +184,11 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
             {"lr": 0.1, "weight_decay": 0.01, "local_steps": 1, "recovered": 8},
         ),
         (
-            ["--lr", "0.1", "--local-steps", "3", "--momentum", "0.5"],
+            ["--lr", "0.1", "--local-steps", "3", "--momentum", "0.5", "--effort", "0"],
             {"local_steps": 3, "momentum": 0.5, "local_batch_size": None, "label_accuracy": None},
         ),
         (
-            ["--lr", "0.1", "--local-epochs", "2", "--local-batch-size", "3"],
+            ["--lr", "0.1", "--local-epochs", "2", "--local-batch-size", "3", "--effort", "0"],
             {
                 "local_steps": 6,
                 "local_epochs": 2,
@@ -241,7 +241,7 @@ def test_open_shows_the_report(
     asked: list[str] = []
     monkeypatch.setattr(webbrowser, "open", asked.append)
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    assert run(*SMALL, "--quiet", "--open", *out).exit_code == 0
+    assert run(*SMALL, "--no-compare", "--quiet", "--open", *out).exit_code == 0
     (address,) = asked
     if out:
         assert address == Path("here/report.html").absolute().as_uri()
@@ -249,19 +249,43 @@ def test_open_shows_the_report(
     assert "gradpeel audit --data breast_cancer" in shown
 
 
-def test_compare_audits_one_change_each(folder: Path) -> None:
-    assert run(*SMALL, "--compare", "--quiet", "--out", "here").exit_code == 0
+@pytest.mark.parametrize("asked", [("--compare",), ()], ids=["asked", "by itself"])
+def test_a_report_compares_one_change_each(folder: Path, asked: tuple[str, ...]) -> None:
+    finished = run(*SMALL, *asked, "--effort", "0", "--quiet", "--out", "here")
+    assert finished.exit_code == 0
+    assert "With float32: 8 of 8 read; noise of 0.001: " in finished.stdout
     page = json.loads(Path("here/report.json").read_text(encoding="utf-8"))
     changed = {one["name"]: one["batch_size"] for one in page["variations"]}
     assert changed == {"float32": 8, "noise of 0.001": 8, "batch of 16": 16}
     # The same as an audit that is asked for by itself.
-    alone = numbers_of(*SMALL, "--dtype", "float32")
+    alone = numbers_of(*SMALL, "--effort", "0", "--dtype", "float32")
     assert page["variations"][0]["read"] == alone["readable"]
+
+
+def test_without_a_report_nothing_is_compared_unless_asked_for(folder: Path) -> None:
+    quick = (*SMALL, "--effort", "0")
+    assert "With float32" not in run(*quick).stdout
+    assert "With float32: 8 of 8 read" in run(*quick, "--compare").stdout
+    assert "With" not in run(*quick, "--no-compare", "--out", "here").stdout
+    assert json.loads(Path("here/report.json").read_text(encoding="utf-8"))["variations"] == []
+    assert "What would change this" not in Path("here/report.html").read_text(encoding="utf-8")
+
+
+def test_comparisons_that_take_too_long_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(variations, "SECONDS", 0.0)
+    finished = run(*SMALL, "--out", "here")
+    assert "With float32, noise of 0.001, batch of 16: not finished" in finished.stdout
+    page = Path("here/report.html").read_text(encoding="utf-8")
+    assert "Not finished in time: float32, noise of 0.001, batch of 16" in page
+    assert run("--quiet", "--out", "there", *SMALL, "--compare", "--effort", "0").exit_code == 0
+    assert "Not finished in time" not in Path("there/report.html").read_text(encoding="utf-8")
 
 
 def test_a_later_layer_gives_feature_vectors(folder: Path) -> None:
     deep = ("--data", "digits", "--batch-size", "6", "--neurons", "80", "--tail", "200")
-    found = numbers_of(*deep, "--layer", "3", "--out", "deep", "--quiet")
+    found = numbers_of(*deep, "--layer", "3", "--no-compare", "--out", "deep", "--quiet")
     assert (found["space"], found["layer"], found["features"]) == ("features", "3", 80)
     assert found["recovered"] == 6
     page = json.loads((folder / "deep" / "report.json").read_text(encoding="utf-8"))
@@ -276,7 +300,7 @@ def test_a_later_layer_gives_feature_vectors(folder: Path) -> None:
 
 
 def test_out_holds_what_it_takes_to_look_again(folder: Path) -> None:
-    finished = run(*SMALL, "--json", "--out", "runs/first")
+    finished = run(*SMALL, "--no-compare", "--json", "--out", "runs/first")
     out = Path("runs/first")
     written = sorted(out.iterdir())
     names = {path.name for path in written}
@@ -301,7 +325,7 @@ def test_out_holds_what_it_takes_to_look_again(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_samples_can_be_left_out() -> None:
-    assert run(*SMALL, "--out", "out", "--no-samples", "--quiet").exit_code == 0
+    assert run(*SMALL, "--no-compare", "--out", "out", "--no-samples", "--quiet").exit_code == 0
     assert not list(Path("out").glob("samples.*"))
     assert not json.loads(Path("out/report.json").read_text(encoding="utf-8"))["with_samples"]
     assert "Samples and labels were left out" in Path("out/report.html").read_text(encoding="utf-8")
@@ -309,7 +333,7 @@ def test_samples_can_be_left_out() -> None:
 
 @pytest.mark.usefixtures("folder", "_no_figures")
 def test_quiet_leaves_the_result_alone() -> None:
-    finished = run(*SMALL, "--out", "out", "--quiet")
+    finished = run(*SMALL, "--no-compare", "--out", "out", "--quiet")
     assert (finished.exit_code, finished.stderr) == (0, "")
     assert "gradpeel audit: breast_cancer" in finished.stdout
     assert Path("out/result.json").is_file()
@@ -341,7 +365,7 @@ def test_what_ends_half_way_leaves_nothing(
         "figures": (reporting, "save_figures"),
     }
     monkeypatch.setattr(*place[moment], fail)
-    finished = run(*SMALL, "--out", "out")
+    finished = run(*SMALL, "--no-compare", "--out", "out")
     assert (finished.exit_code, finished.stdout) == (code, "")
     assert finished.stderr.startswith(line)
     assert list(folder.iterdir()) == []
@@ -355,7 +379,8 @@ def test_the_batch_is_the_first_samples_or_drawn(folder: Path) -> None:
     np.savez(folder / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
 
     def batch(name: str, *options: str) -> list[int]:
-        run("--data", "own.npz", "--batch-size", "6", "--out", name, "--init", "torch", *options)
+        given = ("--data", "own.npz", "--batch-size", "6", "--init", "torch", "--no-compare")
+        run(*given, "--out", name, *options)
         gradients = load_update(folder / name / "update.safetensors").gradients
         return (gradients["3.bias"] < 0).nonzero()[:, 0].tolist()
 

@@ -69,7 +69,7 @@ def test_every_distinct_sample_comes_back_once_with_all_its_labels(round_: Small
         assert int(recovery.count_labels(6).sum()) == len(round_.x)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(crowded(), st.sampled_from([None, 1, -1]))
 def test_nor_does_it_matter_that_nobody_says_how_many(round_: SmallRound, off: int | None) -> None:
     size = None if off is None else len(round_.x) + off

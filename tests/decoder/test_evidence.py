@@ -29,7 +29,7 @@ ROUNDS = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(
     ROUNDS,
     st.booleans(),

@@ -19,6 +19,8 @@ from gradpeel.datasets import load
 from gradpeel.decoder import Recovery, peel
 from support import SmallRound, default_model, round_of
 
+SLOW = pytest.mark.slow
+
 
 def typical_distance(x: Tensor) -> float:
     return float(torch.pdist(x.double().flatten(1)).median())
@@ -36,9 +38,9 @@ def false_ones(recovery: Recovery, x: Tensor) -> int:
     return int((apart > 0.01 * typical_distance(x)).sum())
 
 
-def check(round_: SmallRound) -> Recovery:
+def check(round_: SmallRound, effort: float = 1.0) -> Recovery:
     """Nothing false, no more than there are, and no size proven but the right one."""
-    recovery = peel(round_.model, round_.update)
+    recovery = peel(round_.model, round_.update, effort=effort)
     assert false_ones(recovery, round_.x) == 0
     assert recovery.found <= len(round_.x)
     assert recovery.batch_size.proven in {None, len(round_.x)}
@@ -51,7 +53,7 @@ def digits() -> tuple[Tensor, Tensor]:
     return torch.tensor(data.x_train).float().flatten(1), torch.tensor(data.y_train)
 
 
-@pytest.mark.parametrize(("size", "floor"), [(40, 0.97), (64, 0.55)])
+@pytest.mark.parametrize(("size", "floor"), [(40, 0.97), pytest.param(64, 0.55, marks=SLOW)])
 def test_digits_of_one_class(size: int, floor: float, digits: tuple[Tensor, Tensor]) -> None:
     """With as many samples as pixels the structure says nothing, and less can be proven."""
     x, y = digits
@@ -117,14 +119,15 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("head", [1.0, 0.05])
 @pytest.mark.parametrize("neurons", [120, 400])
+@pytest.mark.parametrize("effort", [0.05, pytest.param(1.0, marks=SLOW)])
 def test_pictures_and_what_they_were_augmented_to(
-    change: str, head: float, neurons: int, digits: tuple[Tensor, Tensor]
+    *, effort: float, change: str, head: float, neurons: int, digits: tuple[Tensor, Tensor]
 ) -> None:
     x, y = digits[0][:16] / digits[0].max(), digits[1][:16]
     model = default_model(64, neurons, 10, seed=neurons)
     with torch.no_grad():
         model.get_parameter("2.weight").mul_(head)
-    check(round_of(model, torch.cat([x, CHANGES[change](x)]), y.repeat(2)))
+    check(round_of(model, torch.cat([x, CHANGES[change](x)]), y.repeat(2)), effort)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

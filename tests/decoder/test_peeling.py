@@ -43,7 +43,7 @@ ROUNDS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(ROUNDS)
 def test_recovers_what_the_bound_reaches(round_: SmallRound) -> None:
     exposed = round_.exposure
@@ -67,7 +67,7 @@ def test_recovers_what_the_bound_reaches(round_: SmallRound) -> None:
         assert recovery.complete == (len(found) == len(round_.x))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(ROUNDS)
 def test_without_the_next_layers_gradient_nothing_false_is_certified(round_: SmallRound) -> None:
     kept = {name: g for name, g in round_.update.gradients.items() if name.startswith("0.")}
@@ -111,7 +111,7 @@ def permuted(model: nn.Sequential, neurons: Tensor, classes: Tensor) -> nn.Seque
     return shuffled
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.integers(0, 1000))
 def test_order_of_samples_neurons_and_classes_does_not_matter(seed: int) -> None:
     round_ = make_round(batch=10, classes=5, seed=seed)

@@ -77,7 +77,7 @@ def test_everybody_is_recognised(client: gp.Client, dtype: torch.dtype) -> None:
     double=st.booleans(),
     seed=st.integers(0, 5),
 )
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_no_verdict_is_ever_wrong(
     *, batch: int, features: int, neurons: int, steps: int | None, double: bool, seed: int
 ) -> None:

@@ -58,8 +58,8 @@ def test_nobody_was_read(whole: Audit) -> None:
 def test_nothing_can_be_decided(nothing: Audit) -> None:
     assert nothing.membership.count("unknown") == 8
     assert membership(nothing) == (
-        "The membership test cannot decide; the reason is "
-        '"the samples fill all dimensions that there are, so every record fits".'
+        "The membership test cannot decide: "
+        "the samples fill all dimensions that there are, so every record fits."
     )
 
 
@@ -72,8 +72,7 @@ def test_some_are_undecided_and_the_main_reason_is_named(whole: Audit) -> None:
     assert membership(found) == (
         "The update shows that 4 of 8 samples took part. It shows that 1 sample did not take part. "
         "3 of 8 samples were read, so they took part. The test that recognises a record without "
-        "reading it cannot decide here; the most frequent reason, in 2 cases, is "
-        f'"too faint". {MEANING}'
+        f"reading it cannot decide here: too faint (2 of 3 cases). {MEANING}"
     )
 
 
@@ -135,6 +134,6 @@ def test_undecided_samples_of_which_some_were_read(whole: Audit) -> None:
     found = judged(some, verdicts, ["too faint"] * 3 + [None] * 5)
     assert membership(found) == (
         "The update shows that 5 of 8 samples took part. The membership test cannot decide for 3 "
-        'samples; the reason is "too faint". Samples that were read took part in any case. '
+        "samples: too faint. Samples that were read took part in any case. "
         f"{MEANING}"
     )

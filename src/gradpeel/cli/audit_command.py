@@ -31,6 +31,7 @@ from gradpeel.cli.training_options import (
     Momentum,
     WeightDecay,
 )
+from gradpeel.cli.variations import QUICK, SECONDS
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 from gradpeel.errors import InputError
 
@@ -302,15 +303,17 @@ def audit_command(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
-    compare: Annotated[
-        bool,
+    with_others: Annotated[
+        bool | None,
         typer.Option(
-            "--compare",
+            "--compare/--no-compare",
             help="Also audit another precision, more noise and twice the batch, and show the "
-            "shares side by side in the report. Takes about five times as long.",
+            "shares side by side.",
+            show_default=f"if there is a report and decoding took less than {QUICK:g} seconds, "
+            f"for about {SECONDS:g} seconds",
             rich_help_panel=OUTPUT,
         ),
-    ] = False,
+    ] = None,
     show: Annotated[
         bool,
         typer.Option(
@@ -349,11 +352,13 @@ def audit_command(
     stated = {name: context.params[name] for name in NEW_NETWORK if is_given(context, name)}
     network = NetworkOptions(model, checkpoint, checkpoints, widths, options.network_init, stated)
     several = repeats > 1 or checkpoints is not None
-    if compare and several:
+    if with_others and several:
         raise InputError(
             "compare: only a single audit is compared: expected neither repeats nor checkpoints"
         )
     computes_in = dtype or (None if network.is_own else DtypeName.FLOAT64)
+    if several or (out is None and not show):
+        with_others = bool(with_others)
 
     with nullcontext() if out is None else private_directory(out) as folder:
         # torch takes a second to import; --help, a wrong option and wrong data need not wait.
@@ -370,7 +375,7 @@ def audit_command(
             scaling.value,
             data_dir=data_dir,
             image_size=image_size,
-            limit=clients * batch_size * (1 + compare) if is_prefix else None,
+            limit=clients * batch_size * (1 if with_others is False else 2) if is_prefix else None,
             label_column=label_column,
             channels_first=channels_first,
         )
@@ -417,7 +422,9 @@ def audit_command(
             quiet=quiet,
         )
         repeated = run.repeated(repeats) if several else None
-        result, compared = run.single(compare=compare) if repeated is None else (repeated.worst, {})
+        result, compared = (
+            run.single(compared=with_others) if repeated is None else (repeated.worst, {})
+        )
         inversion = None
         # Recovered samples are inputs already.
         if invert and result.recovery.space == "features":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradpeel.cli.output import to_json
+from gradpeel.cli.variations import described
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,7 +34,8 @@ class Finished:
         result: the audit; of several, the one that read most.
         repeated: all of them, where there are several.
         dataset: where the batches come from.
-        compared: the same audit with one thing changed, by the name of the change.
+        compared: the same audit with one thing changed, by the name of the change; None for one
+            that was not finished.
         setting: options that an audit itself does not know.
         command: the command that repeats it.
         samples: whether to show samples.
@@ -43,7 +45,7 @@ class Finished:
     result: Audit
     repeated: Audits | TrainingCurve | None
     dataset: Dataset
-    compared: Mapping[str, Audit]
+    compared: Mapping[str, Audit | None]
     setting: Mapping[str, object]
     command: str
     samples: bool
@@ -57,11 +59,15 @@ class Finished:
     @property
     def summary(self) -> RenderableType:
         """What a person reads in the terminal."""
+        from rich.console import Group  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
         from gradpeel.reporting import spread_summary, summary  # noqa: PLC0415
 
-        if self.repeated is None:
-            return summary(self.result, data=self.dataset.name, inversion=self.inversion)
-        return spread_summary(self.repeated, data=self.dataset.name)
+        if self.repeated is not None:
+            return spread_summary(self.repeated, data=self.dataset.name)
+        found = summary(self.result, data=self.dataset.name, inversion=self.inversion)
+        return Group(found, Text(described(self.compared))) if self.compared else found
 
     def page(self, *, beside: str = "") -> Document:
         """What the browser shows.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradpeel.cli.progress import watch, watch_audits
-from gradpeel.cli.variations import variations
+from gradpeel.cli.progress import Watcher, watch, watch_audits
+from gradpeel.cli.variations import Variation, compare, variations
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -60,20 +60,23 @@ class AuditRun:
     device: str
     quiet: bool
 
-    def single(self, *, compare: bool) -> tuple[Audit, dict[str, Audit]]:
-        """One audit and, if asked for, the same with one thing changed, by the change's name."""
+    def single(self, *, compared: bool | None) -> tuple[Audit, dict[str, Audit | None]]:
+        """One audit, and the same with one thing changed, by the name of the change.
+
+        Args:
+            compared: whether to make changes; None for as many as are quick. Those that were not
+                finished are None.
+        """
         from gradpeel.repeats import make_network  # noqa: PLC0415 - torch is slow to import
 
         with watch(self.clients * self.batch_size, quiet=self.quiet) as watcher:
             network = make_network(self._make(), self.seed)
-            result = self._audit(
-                network,
-                self._draw(self.batch_size),
-                self.client,
-                on_round=watcher.on_round,
-                on_rows=watcher.on_rows,
-            )
-        return result, self._compare(network, result) if compare else {}
+            result = self._audit(network, self._draw(self.batch_size), self.client, watcher)
+        dtype = str(result.update.dtype).removeprefix("torch.")
+        most = len(self.dataset.x_train) // self.clients
+        changed = variations(dtype, self.client.noise, self.batch_size, most=most)
+        run = partial(self._changed, network)
+        return result, compare(changed, run, asked=compared, took=result.seconds)
 
     def invert(self, result: Audit, *, data_range: tuple[float, float] | None) -> Inversion:
         """Reconstruct inputs from the feature vectors of an audit."""
@@ -133,9 +136,7 @@ class AuditRun:
     def _targets(self, batch: Batch) -> Tensor:
         return self.losses.targets(batch.y, self.dataset.classes)
 
-    def _audit(
-        self, network: nn.Module, batch: Batch, client: Client, **watching: Callable[..., None]
-    ) -> Audit:
+    def _audit(self, network: nn.Module, batch: Batch, client: Client, watcher: Watcher) -> Audit:
         from gradpeel.aggregation import Aggregation  # noqa: PLC0415
         from gradpeel.audit import audit  # noqa: PLC0415
 
@@ -149,16 +150,18 @@ class AuditRun:
             aggregation=Aggregation(self.clients),
             seed=self.seed,
             device=self.device,
-            **watching,
+            on_round=watcher.on_round,
+            on_rows=watcher.on_rows,
         )
 
-    def _compare(self, network: nn.Module, result: Audit) -> dict[str, Audit]:
+    def _changed(
+        self, network: nn.Module, other: Variation, go_on: Callable[[object], None]
+    ) -> Audit:
+        """The audit with one thing changed."""
         import torch  # noqa: PLC0415
 
-        dtype = str(result.update.dtype).removeprefix("torch.")
-        most = len(self.dataset.x_train) // self.clients
-        found = {}
-        for other in variations(dtype, self.client.noise, self.batch_size, most=most):
-            client = replace(self.client, dtype=getattr(torch, other.dtype), noise=other.noise)
-            found[other.name] = self._audit(network, self._draw(other.batch_size), client)
-        return found
+        client = replace(self.client, dtype=getattr(torch, other.dtype), noise=other.noise)
+        size = self.clients * other.batch_size
+        with watch(size, quiet=self.quiet, title=other.name) as watcher:
+            batch = self._draw(other.batch_size)
+            return self._audit(network, batch, client, watcher.then(go_on))

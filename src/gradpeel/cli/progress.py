@@ -29,9 +29,22 @@ class Watcher(NamedTuple):
     on_rows: Callable[[RowCount], None]
     on_inputs: Callable[[int, int], None]
 
+    def then(self, go_on: Callable[[object], None]) -> Watcher:
+        """The same, with a function that is called afterwards and may raise to end the cascade."""
+
+        def round_(seen: Round) -> None:
+            self.on_round(seen)
+            go_on(seen)
+
+        def rows(seen: RowCount) -> None:
+            self.on_rows(seen)
+            go_on(seen)
+
+        return Watcher(round_, rows, self.on_inputs)
+
 
 @contextmanager
-def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Watcher]:
+def watch(batch_size: int | None, *, quiet: bool = False, title: str = "") -> Iterator[Watcher]:
     """Show a line that follows the cascade; give the functions to call on its way.
 
     The line goes to stderr, so that stdout holds the result alone, and is gone when the block ends.
@@ -39,21 +52,23 @@ def watch(batch_size: int | None, *, quiet: bool = False) -> Iterator[Watcher]:
     Args:
         batch_size: number of samples there are to recover, if that is known.
         quiet: show nothing.
+        title: which audit this is, where several run one after another.
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield Watcher(lambda _: None, lambda _: None, lambda *_: None)
         return
     found, of = 0, "" if batch_size is None else f" of {batch_size}"
-    with console.status("peeling") as status:
+    named = f"with {title}: " if title else ""
+    with console.status(f"{named}peeling") as status:
 
         def show(round_: Round) -> None:
             nonlocal found
             found += round_.certified
-            status.update(f"peeling: round {round_.number}, {found}{of} samples")
+            status.update(f"{named}peeling: round {round_.number}, {found}{of} samples")
 
         def show_rows(rows: RowCount) -> None:
-            status.update(f"row cascade: {rows.found} of {rows.unknown} rows")
+            status.update(f"{named}row cascade: {rows.found} of {rows.unknown} rows")
 
         def show_inputs(done: int, total: int) -> None:
             status.update(f"reconstructing: {done} of {total} inputs")

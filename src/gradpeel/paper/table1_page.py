@@ -50,10 +50,14 @@ def to_html(table: Table1) -> str:
         ],
         findings=table.findings(),
         footnotes=table.footnotes(),
-        differences=[(f"{step / 10:+.1f}", _gap_class("gap", step / 10)) for step in range(-3, 4)],
+        differences=[(_signed(step / 10), _gap_class("gap", step / 10)) for step in range(-3, 4)],
         rates=[(f"{step / 5:.1f}", f"rate{2 * step}") for step in range(6)],
         made_with=__version__,
     )
+
+
+def _signed(difference: float) -> str:
+    return f"{difference:+.1f}".replace("-", "−") if difference else "0"
 
 
 def _verdict(table: Table1) -> str:

@@ -54,11 +54,11 @@ def membership(audit: Audit) -> str:
         was = "was read, so it" if len(found) == 1 else "were read, so they"
         sentences.append(
             f"{who[0].upper()}{who[1:]} {was} took part. The test that recognises a record without "
-            f"reading it cannot decide here; {_why(found)}."
+            f"reading it cannot decide here: {_why(found)}."
         )
     elif unknown:
         whom = "" if unknown == len(found) else f" for {counted(unknown, 'sample')}"
-        sentences.append(f"The membership test cannot decide{whom}; {_why(found)}.")
+        sentences.append(f"The membership test cannot decide{whom}: {_why(found)}.")
         if read["unknown"]:
             sentences.append("Samples that were read took part in any case.")
     if inside:
@@ -76,5 +76,4 @@ def _why(found: Membership) -> str:
     """Why samples are undecided; of several reasons the most frequent one."""
     reasons = Counter(reason for reason in found.reasons if reason is not None)
     (reason, number), *others = reasons.most_common()
-    which = f"most frequent reason, in {number:,} cases," if others else "reason"
-    return f'the {which} is "{reason}"'
+    return f"{reason} ({number:,} of {reasons.total():,} cases)" if others else reason

@@ -21,9 +21,10 @@ from gradpeel.audit import Audit
 from gradpeel.reporting.account import batch_size, completeness, copies, evidence, what_came_back
 from gradpeel.reporting.fidelity import fidelity
 from gradpeel.reporting.layout import all_of, was
+from gradpeel.reporting.matching import rounds_of
 from gradpeel.reporting.reasons import precision
 from gradpeel.reporting.rounds import aggregation, local_training, what_was_sent
-from gradpeel.reporting.tally import tally
+from gradpeel.reporting.tally import Way, tally, ways
 from gradpeel.reporting.words import counted, printable, scientific
 from gradpeel.scoring import FALSE, RIGHT, Score
 
@@ -77,7 +78,8 @@ def severity(audit: Audit) -> tuple[str, str]:
         return "No disclosure found", "This attack read nothing, which is not proof of protection."
     is_input, noun = audit.recovery.space == "input", audit.recovery.noun
     if not counts.missed:
-        whole = "the whole batch" if is_input else "the feature vectors of the whole batch"
+        whose = "the whole batch" if audit.update.clients == 1 else "all clients' samples"
+        whole = whose if is_input else f"the feature vectors of {whose}"
         return "Full disclosure", f"Anyone who sees this update can read {whole}."
     name = "Major disclosure" if 2 * counts.read >= counts.batch_size else "Partial disclosure"
     return name, (
@@ -159,7 +161,7 @@ def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
         Names with numbers of samples, each including those before it, and last the peeling bound.
         The note explains samples beyond that bound.
     """
-    counts = tally(audit)
+    counts, late = tally(audit), _certified_late(audit)
     bound = round(audit.score.peeling_bound * counts.batch_size)
     rows = [
         ("read directly, without peeling", counts.direct),
@@ -178,11 +180,19 @@ def comparison(audit: Audit) -> tuple[list[tuple[str, int]], str | None]:
             "isolates them."
         )
     if counts.recovered <= bound:
-        return rows, None
+        return rows, late or None
     return rows, (
         f"{counts.recovered - bound:,} more than the peeling bound: samples with almost no "
         "gradient count in the activation grid, but they cannot hide others."
     )
+
+
+def _certified_late(audit: Audit) -> str:
+    """How many samples can be read directly, but were certified only after the first round."""
+    rounds = rounds_of(audit).tolist()
+    late = sum(way is Way.DIRECT and at > 1 for way, at in zip(ways(audit), rounds, strict=True))
+    which = f"{late:,} of the samples that can be read directly {was(late)}"
+    return f"{which} certified in a later round, when there was more evidence." if late else ""
 
 
 def trust(audit: Audit) -> list[tuple[str, str]]:

@@ -65,6 +65,10 @@ TABLE = [
         at("variations", to=[{"name": "float32", "read": 0, "batch_size": 0}]),
         "page.variations[0]: expected 0 to all samples of a batch",
     ),
+    (
+        at("variations", to=[{"name": "float32", "read": None, "batch_size": 8}]),
+        "page.variations[0]: expected 0 to all samples of a batch",
+    ),
     (at("tally", "rows", to=-1), "page.tally: expected counts"),
     (at("samples", 0, "way", to="somehow"), "page.samples[0].way: expected one of read directly"),
     (

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch import nn
 
 import gradpeel as gp
-from gradpeel import Attacker, Audit, Client, Report, audit, report
+from gradpeel import Aggregation, Attacker, Audit, Client, Report, audit, report
 from gradpeel.datasets import Dataset, draw_batch, load
 from gradpeel.networks import mlp
 from gradpeel.paper.table1 import Table1
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 WIDTHS = (360, 390, 768, 1440, 1920)
-SHOT_AT = (390, 1440)
+SHOT_AT = (360, 1440)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 KINDS = (
     "everything",
@@ -44,12 +46,15 @@ KINDS = (
     "tiles",
     "table",
     "features",
+    "feature-vectors",
     "local-training",
+    "clients",
     "without-samples",
     "compared",
     "spread",
     "curve",
     "sweep",
+    "sweep-clients",
     "table1",
 )
 SOLITON = replace(CELL, design="soliton-data", weights="mirrored", soliton=(0.05, 0.4))
@@ -99,14 +104,41 @@ def _audited(
     batch_size: int,
     neurons: int,
     client: Client = Client(),  # noqa: B008 - immutable
+    clients: int = 1,
 ) -> Report:
     batch = draw_batch(data, batch_size)
     rng = np.random.default_rng(0)
     shape = data.sample_shape
     model = mlp(data.features, data.classes, (neurons,), rng=rng, sample_shape=shape)
-    return report(
-        audit(model, batch.x, batch.y, client=client, attacker=Attacker(effort=0.0)), data
+    found = audit(
+        model,
+        batch.x,
+        batch.y,
+        client=client,
+        attacker=Attacker(effort=0.0),
+        aggregation=Aggregation(clients),
     )
+    return report(found, data)
+
+
+def _feature_vectors() -> Report:
+    """A convolution stands in front of the layer."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Unflatten(1, (1, 8)),
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(128, 400),
+        nn.ReLU(),
+        nn.Linear(400, 10),
+    )
+    data = load("digits")
+    batch = draw_batch(data, 16)
+    found = audit(model, batch.x, batch.y, attacker=Attacker(effort=0.0))
+    assert found.recovery.space == "features"
+    return report(found, data)
 
 
 def _features() -> Dataset:
@@ -133,6 +165,23 @@ def _results() -> Results:
     return Results(rows, [failed(CELL)], {"mnist": "26 classes instead of 62"}, [])
 
 
+def _results_of_clients() -> Results:
+    """Secure aggregation and local training."""
+    rows = [
+        measured(
+            replace(CELL, batch_size=32, clients=clients, lr=lr, local_steps=steps),
+            seed,
+            recovered=round(32 * clients / (1 + seed + 8 * lr)),
+            reachable=32 * clients,
+        )
+        for clients in (1, 4, 16)
+        for lr in (0.01, 0.1)
+        for steps in (1, 5)
+        for seed in range(2)
+    ]
+    return Results(rows, [], {}, [])
+
+
 def _table1() -> str:
     results = _results()
     noiseless = [row for row in results.rows if row.cell.noise == 0]
@@ -150,9 +199,13 @@ def _page(kind: str, held: Audits) -> str:
         "tiles": lambda: _audited(load("photos"), 260, 600),
         "table": lambda: report(held.records, held.patients),
         "features": lambda: _audited(_features(), 12, 400),
+        "feature-vectors": _feature_vectors,
+        "clients": lambda: _audited(load("digits"), 24, 400, clients=4),
         "local-training": lambda: _audited(load("digits"), 12, 400, Client(lr=0.02, local_steps=3)),
         "without-samples": lambda: report(held.part, held.digits, samples=False),
-        "compared": lambda: report(held.whole, held.digits, compared={"batch of 40": held.part}),
+        "compared": lambda: report(
+            held.whole, held.digits, compared={"batch of 40": held.part, "float32": None}
+        ),
         "spread": lambda: report(gp.Audits((held.whole, held.part), ("batches",)), held.digits),
         "curve": lambda: report(
             gp.TrainingCurve(
@@ -163,6 +216,7 @@ def _page(kind: str, held: Audits) -> str:
             command="gradpeel audit --data digits --checkpoints 'run/step-*.safetensors'",
         ),
         "sweep": lambda: sweep_html(_results()),
+        "sweep-clients": lambda: sweep_html(_results_of_clients()),
         "table1": _table1,
     }
     assert set(makers) == set(KINDS)

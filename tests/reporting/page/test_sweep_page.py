@@ -69,6 +69,7 @@ def test_lines_stand_where_the_rates_are() -> None:
         {"dataset": "digits"},
         {"soliton": (0.1, 0.5)},
         {"lr": 0.1},
+        {"clients": 4},
     ],
     ids=str,
 )
@@ -104,8 +105,8 @@ def test_local_training_gets_charts_of_its_own() -> None:
     by_steps, by_lr = curves(over_seeds([*ROWS, *trained]))
     assert (by_steps.place, by_steps.name) == ("by-local-steps", "local steps")
     assert (by_lr.place, by_lr.name) == ("by-lr", "learning rate")
-    assert by_steps.panels[0].title == "MNIST, batch of 64, 1,000 neurons, lr 0.01"
-    assert by_lr.panels[0].title == "MNIST, batch of 64, 1,000 neurons, local steps 1"
+    assert by_steps.panels[0].title == "MNIST, batch of 64, 1,000 neurons, learning rate 0.01"
+    assert by_lr.panels[0].title == "MNIST, batch of 64, 1,000 neurons, 1 local step"
     (line,) = by_steps.panels[0].lines
     assert [mark.name for mark in line.marks] == ["1", "5", "20"]
     assert line.marks[0].y < line.marks[1].y < line.marks[2].y
@@ -117,11 +118,39 @@ def test_local_training_gets_charts_of_its_own() -> None:
     assert "audits of one training round each" in html
 
 
+def test_numbers_of_clients_are_not_mixed() -> None:
+    groups = over_seeds([row for many in (1, 4) for row in _rows(CELL, 0.5 / many, clients=many)])
+    alone, joined = line_panels(groups)
+    assert [alone.title, joined.title] == [
+        "MNIST, 1,000 neurons",
+        "MNIST, 1,000 neurons, 4 clients",
+    ]
+    assert [len(panel.lines[0].marks) for panel in (alone, joined)] == [3, 3]
+    (by_clients,) = curves(groups)
+    assert by_clients.panels[0].title == "MNIST, batch of 64, 1,000 neurons"
+    assert [mark.name for mark in by_clients.panels[0].lines[0].marks] == ["1", "4"]
+
+
+def test_one_batch_size_gets_no_chart_where_something_else_varies() -> None:
+    one = [measured(replace(CELL, batch_size=64, clients=many)) for many in (1, 4)]
+    html = sweep_html(Results(one, [], {}, []))
+    assert "Recovery by batch size" not in html
+    assert "Recovery by number of clients" in html
+    assert "Overview" not in html
+    assert "Recovery by batch size" in sweep_html(Results(one[:1], [], {}, []))
+
+
+def test_a_failure_is_spelled_out() -> None:
+    html = sweep_html(Results(ROWS, [failed(replace(CELL, clients=4, batch_size=2048))], {}, []))
+    said = "MNIST, passive server, batch of 2,048, 1,000 neurons, 4 clients, seed 0"
+    assert f"{said}: ValueError: too bad" in html
+
+
 def test_the_heat_map_holds_every_mean() -> None:
     (shown,) = heat_maps(over_seeds(ROWS))
     assert shown.columns == ("64", "128", "256")
     assert [name for name, _ in shown.rows] == ["passive server", "Soliton-Data, mirrored"]
-    assert [cell and cell[0] for cell in shown.rows[0][1]] == ["0.49", "0.50", "0.50"]
+    assert [cell and cell[0] for cell in shown.rows[0][1]] == ["49.2 %", "49.6 %", "49.8 %"]
 
 
 def _whole(cell: Cell, *sizes: int) -> list[Finished]:
@@ -141,7 +170,7 @@ def _whole(cell: Cell, *sizes: int) -> list[Finished]:
             _whole(CELL),
             (
                 "No attacker recovered a whole batch in every audit. The highest mean share is "
-                "99.8 % (passive server, MNIST, batch of 256)."
+                "99.8 % (passive server, MNIST, 1,000 neurons, batch of 256)."
             ),
         ),
         (

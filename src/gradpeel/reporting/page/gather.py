@@ -39,7 +39,7 @@ def gather(
     *,
     samples: bool = True,
     command: str = "",
-    compared: Mapping[str, Audit] = MappingProxyType({}),
+    compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
 ) -> Payload:
     """Everything the page of an audit shows.
@@ -50,7 +50,8 @@ def gather(
             their units; without it they are numbered.
         samples: whether to show samples and labels.
         command: the command that repeats the audit, where there is one.
-        compared: the same audit with one thing changed, by the name of the change.
+        compared: the same audit with one thing changed, by the name of the change; None for one
+            that was not finished.
         inversion: the inputs that the audit reconstructed, where it did.
     """
     listed = evenly(0, audit.score.batch_size - 1, MOST_SAMPLES)
@@ -66,7 +67,9 @@ def gather(
         command=printable(command, 400) if command else "",
         hashes=tuple(Fact(*row) for row in hashes_of(audit)),
         variations=tuple(
-            Variation(printable(name), other.score.read, other.score.batch_size)
+            Variation(printable(name), None, None)
+            if other is None
+            else Variation(printable(name), other.score.read, other.score.batch_size)
             for name, other in compared.items()
         ),
         space=audit.recovery.space,

@@ -316,13 +316,13 @@ class Variation:
 
     Attributes:
         name: what was changed.
-        read: samples that could be read, with or without proof.
-        batch_size: samples in its batch.
+        read: samples that could be read, with or without proof; None if it was not finished.
+        batch_size: samples in its batch; None if it was not finished.
     """
 
     name: str
-    read: int
-    batch_size: int
+    read: int | None
+    batch_size: int | None
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ class Payload:
         setting: what was tested: names and short values.
         command: the command that repeats the audit; empty where there is none.
         hashes: SHA-256 of model and update.
-        variations: the same audit with one thing changed, where that was run.
+        variations: the same audit with one thing changed, where that was run or at least begun.
         space: "input" if recovered samples are inputs; "features" if they are feature vectors.
         layer: name of the layer that was read.
         batch_size: samples in the batch.

@@ -174,7 +174,11 @@ def _check(payload: Payload) -> None:
     counts = astuple(payload.tally)
     _expect(min(counts) >= 0, "page.tally", "counts")
     for place, other in enumerate(payload.variations):
-        is_share = 0 <= other.read <= other.batch_size and other.batch_size >= 1
+        read, size = other.read, other.batch_size
+        if read is None or size is None:
+            is_share = read is size is None
+        else:
+            is_share = 0 <= read <= size and size >= 1
         _expect(is_share, f"page.variations[{place}]", "0 to all samples of a batch")
     _expect(sum(counts) == payload.batch_size, "page.tally", "every sample counted once")
     _check_pictures(payload.pictures, "page.pictures")

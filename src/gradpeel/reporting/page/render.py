@@ -42,7 +42,12 @@ def render(payload: Payload) -> str:
             payload.tally, "sample" if payload.space == "input" else "feature vector"
         ),
         evidence=evidence_of(payload),
-        variations=[(one.name, one.read, one.batch_size) for one in payload.variations],
+        variations=[
+            (one.name, one.read, one.batch_size)
+            for one in payload.variations
+            if one.read is not None
+        ],
+        unfinished=[one.name for one in payload.variations if one.read is None],
         scatter=scatter(payload.risk),
         residual=residual_curve([step.residual for step in payload.cascade.steps]),
         by_degree=by_degree,

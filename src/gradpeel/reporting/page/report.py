@@ -57,7 +57,7 @@ class Report(Document):
         *,
         samples: bool = True,
         command: str = "",
-        compared: Mapping[str, Audit] = MappingProxyType({}),
+        compared: Mapping[str, Audit | None] = MappingProxyType({}),
         inversion: Inversion | None = None,
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
@@ -110,7 +110,7 @@ def report(
     *,
     samples: bool = True,
     command: str = "",
-    compared: Mapping[str, Audit] = MappingProxyType({}),
+    compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
 ) -> Report: ...
 @overload
@@ -127,7 +127,7 @@ def report(
     *,
     samples: bool = True,
     command: str = "",
-    compared: Mapping[str, Audit] = MappingProxyType({}),
+    compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
 ) -> Report | SpreadReport:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
@@ -141,7 +141,8 @@ def report(
             data, and an audit runs on data you own.
         command: the command that repeats the audit, shown with a button to copy it.
         compared: the same audit with one thing changed, by the name of the change, such as
-            "float32"; the first screen shows their shares side by side.
+            "float32"; the first screen shows their shares side by side, and names those that are
+            None, which stands for an audit that was not finished.
         inversion: what `Audit.invert` reconstructed; the page then shows it beside the real inputs.
 
     Raises:

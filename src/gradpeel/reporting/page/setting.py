@@ -24,6 +24,8 @@ def setting_of(audit: Audit) -> list[tuple[str, str]]:
     origin = "set by the server" if audit.design.active else "initialised"
     kept = audit.design.weights == "keep"
     first = audit.recovery.space == "input"
+    clients = audit.update.clients
+    in_all, each = (" in all", " each") if clients > 1 else ("", "")
     of_layer = weights(audit) if kept else f"{origin}, {weights(audit)}"
     if not first:
         of_layer = f"{printable(audit.recovery.layer)}: {of_layer}"
@@ -32,14 +34,10 @@ def setting_of(audit: Audit) -> list[tuple[str, str]]:
         ("Attacker", printable(server)),
         ("Model", printable(architecture(audit.model), 80)),
         ("First layer" if first else "Layer", of_layer),
-        *(
-            (("Clients", f"{clients:,}, added up"),)
-            if (clients := audit.update.clients) > 1
-            else ()
-        ),
-        ("Batch size", f"{audit.score.batch_size:,}"),
+        *((("Clients", f"{clients:,}, added up"),) if clients > 1 else ()),
+        ("Batch size", f"{audit.score.batch_size:,}{in_all}"),
         ("Data type", str(audit.update.dtype).removeprefix("torch.")),
-        ("Local training", local_training(audit) or "none, one gradient"),
+        ("Local training", local_training(audit) or f"none, one gradient{each}"),
         ("Noise", f"{audit.client.noise:.2g}" if audit.client.noise else "none"),
         ("Seed", str(audit.seed)),
     ]

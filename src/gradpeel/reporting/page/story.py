@@ -118,7 +118,7 @@ def _truth(audit: Audit) -> str:
     checks = [f"{score.false_certificates:,} of {counted(certified, 'certificate')} false"]
     judged = int(score.labels_judged.sum())
     if judged:
-        checks.append(f"{int(score.labels_right.sum()):,} of {judged:,} labels right")
+        checks.append(f"{int(score.labels_right.sum()):,} of {counted(judged, 'label')} right")
     if score.max_abs_error is not None:
         checks.append(f"largest error of any entry {scientific(score.max_abs_error)}")
     return f"{'; '.join(checks)}."
@@ -135,6 +135,9 @@ def _advice(audit: Audit) -> list[str]:
         advice.append(
             "Do not let anyone see the update of a single client. Aggregate securely over many "
             "clients, and audit the aggregate."
+            if audit.update.clients == 1
+            else f"Do not rely on a sum over {audit.update.clients:,} clients. Aggregate over more "
+            "of them, and audit the sum again."
         )
         advice.append(
             "Let clients check before they send: `gradpeel.exposure(model, x)` lists the samples "

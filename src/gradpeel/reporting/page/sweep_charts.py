@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.paper.published import published_rates
 from gradpeel.reporting.page.sweep_words import dataset_name, grouped, method_name, setting_name
-from gradpeel.reporting.words import short
+from gradpeel.reporting.words import percent, short
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.summary import Estimate, Group
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 VARIED = {
-    "clients": ("clients", "clients whose updates are added up"),
+    "clients": ("number of clients", "clients whose updates are added up"),
     "noise": ("noise", "noise on the update"),
     "local_steps": ("local steps", "local steps"),
     "local_epochs": ("local epochs", "local epochs"),
@@ -44,7 +44,7 @@ VARIED = {
 
 WIDTH, HEIGHT = 400.0, 200.0
 """Of the plotting area of a chart, in the units of its SVG."""
-COLUMN, ROW = 46.0, 24.0
+COLUMN, ROW = 58.0, 24.0
 """Of one cell of a heat map."""
 LETTER = 7.0
 """Width of a letter of a heat map's names, at most, on average."""
@@ -172,8 +172,12 @@ def heat_maps(groups: Sequence[Group]) -> list[HeatMap]:
             (method, tuple(_shade(held.get((method, size))) for size in sizes))
             for method in methods
         )
-        maps.append(HeatMap(title, tuple(map(str, sizes)), rows))
+        maps.append(HeatMap(title, tuple(map(_number, sizes)), rows))
     return maps
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else short(value)
 
 
 def _title(cell: Cell) -> str:
@@ -181,7 +185,7 @@ def _title(cell: Cell) -> str:
 
 
 def _shade(rate: float | None) -> tuple[str, float] | None:
-    return None if rate is None else (f"{rate:.2f}", round(STRONGEST * rate, 3))
+    return None if rate is None else (percent(rate), round(STRONGEST * rate, 3))
 
 
 def _panels(
@@ -200,7 +204,7 @@ def _panels(
             _line(method, of_method, across, places)
             for method, of_method in grouped(members, method_name).items()
         )
-        ticks = tuple((places[value], short(value)) for value in values)
+        ticks = tuple((places[value], _number(value)) for value in values)
         panels.append(Panel(name, below, lines, ticks))
     return panels
 
@@ -218,7 +222,7 @@ def _line(
             low=height(group.ours.low),
             high=height(group.ours.high),
             seeds=tuple(_seeds(places[across(group.cell)], group.rates)),
-            name=short(across(group.cell)),
+            name=_number(across(group.cell)),
             ours=group.ours,
             bound=group.bound.mean,
             published=_published(group.cell),
@@ -260,6 +264,7 @@ def _published(cell: Cell) -> float | None:
     is_papers = (
         cell.dataset in STANDARD
         and cell.lr is None
+        and cell.clients == 1
         and (cell.neurons, cell.tail, cell.dtype, cell.noise) == (1000, (), "float64", 0.0)
         and cell.scale in {None, 0.99}
         and cell.soliton in {None, (0.05, 0.4)}

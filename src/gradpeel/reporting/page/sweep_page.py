@@ -6,6 +6,7 @@ from gradpeel._version import __version__
 from gradpeel.reporting.page.shell import fill
 from gradpeel.reporting.page.sweep_charts import curves, heat_maps, line_panels
 from gradpeel.reporting.page.sweep_words import (
+    data_title,
     dataset_name,
     lead,
     method_name,
@@ -14,6 +15,7 @@ from gradpeel.reporting.page.sweep_words import (
 )
 from gradpeel.reporting.words import counted, printable
 from gradpeel.sweeps import Results
+from gradpeel.sweeps.store import Finished
 from gradpeel.sweeps.summary import Group, over_seeds
 
 __all__ = ["sweep_html"]
@@ -29,18 +31,21 @@ def sweep_html(results: Results) -> str:
         True
     """
     groups = over_seeds(results.rows)
-    varied = curves(groups)
+    varied, by_size, maps = curves(groups), line_panels(groups), heat_maps(groups)
+    # A chart with one batch size says nothing beside charts over what the plan did vary.
+    if varied and all(len(panel.ticks) == 1 for panel in by_size):
+        by_size, maps = [], [one for one in maps if len(one.rows) > 1]
     return fill(
         "sweep.html.j2",
         styles=("sweep.css",),
         verdict=lead(groups),
         facts=_facts(results),
         whole=_whole(groups),
-        panels=line_panels(groups),
+        panels=by_size,
         curves=varied,
         links=[(one.place, f"Recovery by {one.name}") for one in varied],
-        maps=heat_maps(groups),
-        failures=[printable(str(one), 300) for one in results.failures[:MOST_FAILURES]],
+        maps=maps,
+        failures=[printable(_failure(one), 300) for one in results.failures[:MOST_FAILURES]],
         more=max(0, len(results.failures) - MOST_FAILURES),
         made_with=__version__,
     )
@@ -67,8 +72,15 @@ def _facts(results: Results) -> list[tuple[str, str]]:
     if results.failures:
         failed = counted(len(results.failures), "audit")
         facts.append(("Failed", f"{failed}; see the list at the end of this page."))
-    facts += [(f"About {name}", f"{note}.") for name, note in results.notes.items()]
+    facts += [(f"About {data_title(name)}", f"{note}.") for name, note in results.notes.items()]
     return [(printable(name, 80), printable(text, 600)) for name, text in facts]
+
+
+def _failure(one: Finished) -> str:
+    cell = one.cell
+    batch = f"batch of {cell.batch_size:,}"
+    what = (dataset_name(cell), method_name(cell), batch, setting_name(cell), f"seed {cell.seed}")
+    return f"{', '.join(what)}: {one.error}"
 
 
 def _whole(groups: list[Group]) -> list[tuple[str, str, str, str]]:

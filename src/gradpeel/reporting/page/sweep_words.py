@@ -17,12 +17,30 @@ from gradpeel.reporting.words import counted, percent, printable, short
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.summary import Group
 
-__all__ = ["dataset_name", "grouped", "lead", "method_name", "setting_name", "whole_batches"]
+__all__ = [
+    "data_title",
+    "dataset_name",
+    "grouped",
+    "lead",
+    "method_name",
+    "setting_name",
+    "whole_batches",
+]
 
 
 def dataset_name(cell: Cell) -> str:
     """What the data is called: by the paper where it is one of its data sets."""
-    return STANDARD[cell.dataset].title if cell.dataset in STANDARD else printable(cell.dataset)
+    return data_title(cell.dataset)
+
+
+def data_title(name: str) -> str:
+    """The same, by the name on the command line.
+
+    Example:
+        >>> data_title("mnist"), data_title("mine.npz")
+        ('MNIST', 'mine.npz')
+    """
+    return STANDARD[name].title if name in STANDARD else printable(name)
 
 
 def method_name(cell: Cell) -> str:
@@ -39,20 +57,27 @@ def setting_name(cell: Cell, *, without: str = "") -> str:
         without: a setting to leave out, such as "noise": that on the axis of a chart.
     """
     parts = [counted(cell.neurons, "neuron")]
+    if cell.clients > 1 and without != "clients":
+        parts.append(f"{cell.clients:,} clients")
     if cell.tail:
         parts.append(f"hidden layers {', '.join(map(str, cell.tail))}")
     if cell.dtype != "float64":
         parts.append(cell.dtype)
     if cell.noise and without != "noise":
         parts.append(f"noise {short(cell.noise)}")
-    parts += [
-        f"{name.replace('_', ' ')} {short(value)}"
-        for name, value in cell.training.items()
-        if name != without
-    ]
+    parts += [_trained(name, value) for name, value in cell.training.items() if name != without]
     if cell.effort not in {0.0, 1.0}:
         parts.append(f"effort {short(cell.effort)}")
     return ", ".join(parts)
+
+
+def _trained(name: str, value: float) -> str:
+    """A setting of local training, in words."""
+    if name in {"local_steps", "local_epochs"}:
+        return counted(int(value), name.removesuffix("s").replace("_", " "))
+    if name == "local_batch_size":
+        return f"minibatches of {int(value):,}"
+    return f"{'learning rate' if name == 'lr' else name.replace('_', ' ')} {short(value)}"
 
 
 def grouped(groups: Sequence[Group], key: Callable[[Cell], str]) -> dict[str, list[Group]]:
@@ -92,7 +117,7 @@ def lead(groups: Sequence[Group]) -> str:
     whole = [(cell, size) for cell, size in whole_batches(groups) if size]
     if not whole:
         best = max(groups, key=lambda group: group.ours.mean)
-        where = f"{method_name(best.cell)}, {dataset_name(best.cell)}"
+        where = f"{method_name(best.cell)}, {_where(best.cell)}"
         return (
             "No attacker recovered a whole batch in every audit. The highest mean share is "
             f"{percent(best.ours.mean)} ({where}, batch of {best.cell.batch_size:,})."
