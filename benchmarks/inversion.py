@@ -147,15 +147,21 @@ def measure(cell: Cell, data_dir: Path) -> Row:
     seconds = time.process_time() - started
     likeness = found.likeness
     assert likeness is not None  # noqa: S101 -- for the type checker
+    # Where nothing is recovered, nothing is close.
+    none = torch.zeros(0 if len(found) else 1)
+    decibels, similarity, hidden = (
+        torch.cat([values.nan_to_num(0.0, posinf=1e3), none])
+        for values in (likeness.psnr, likeness.ssim, found.hidden)
+    )
     return Row(
         **asdict(cell),
         recovered=audit.score.recovered,
         determined=int(found.determined.sum()),
-        free=float(found.hidden.mean()) * x[0].numel(),
-        clear=int((likeness.psnr >= CLEAR).sum()),
-        least=float(likeness.psnr.nan_to_num(0.0).min()),
-        median=float(likeness.psnr.nanmedian()),
-        ssim=float(likeness.ssim.nanmedian()),
+        free=float(hidden.mean()) * x[0].numel(),
+        clear=int((decibels >= CLEAR).sum()),
+        least=float(decibels.min()),
+        median=float(decibels.median()),
+        ssim=float(similarity.median()),
         mismatch=-1.0 if found.mismatch is None else found.mismatch,
         seconds=seconds / max(len(found), 1),
     )

@@ -89,6 +89,9 @@ def test_tokens_are_the_samples_of_their_layer(batch_first: bool) -> None:
     assert found.recovery.complete
     assert found.recovery.warnings == ()
     assert found.exposure.grid.shape == (256, 10)
+    # The update states two samples, of which nobody knows how many tokens they have.
+    decoded = gp.peel(model, found.update)
+    assert (len(decoded), decoded.warnings) == (10, ())
     assert found.score.label_accuracy is None
     # Every row of a sample has the sample's label.
     digits = load("digits")

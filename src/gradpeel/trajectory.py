@@ -20,7 +20,7 @@ from gradpeel.exposure import copies_at, copies_of, ever_fired, grid_of, rows_of
 from gradpeel.inputs import NetworkInput
 from gradpeel.losses import Loss
 from gradpeel.signals import Contributions, contributions
-from gradpeel.target import Entered, FeatureFront, Target, split
+from gradpeel.target import Entered, Target, split
 from gradpeel.torch_losses import as_loss
 
 __all__ = ["Trajectory"]
@@ -103,7 +103,7 @@ class Trajectory:
                 self._layer,
                 batch=len(chosen),
                 features=target.features,
-                tokenwise=isinstance(target.front, FeatureFront) and target.front.tokenwise,
+                tokenwise=target.front.tokenwise,
             ).to(self._rows)
             drawn = rows_of(chosen, self._each)
             new = ~self._seen[drawn]

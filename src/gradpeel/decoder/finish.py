@@ -132,7 +132,9 @@ def finish(end: Ending) -> Recovery:
         faint=account.reproduced and not account.complete,
         complete=account.complete,
         stopped=_why(end, residual, account),
-        warnings=_warnings(residual, account.size, end.rank),
+        warnings=_warnings(
+            residual, account.size, end.rank, by_sample=not end.target.front.tokenwise
+        ),
     )
 
 
@@ -297,19 +299,25 @@ def _worst(left: Tensor, size: Tensor, quiet: Tensor) -> float:
     return float((left[explained] / size[explained]).max()) if bool(explained.any()) else 0.0
 
 
-def _warnings(residual: Residual, size: BatchSize, rank: int | None) -> tuple[str, ...]:
-    """Contradictions between the samples, the update and what it states."""
+def _warnings(
+    residual: Residual, size: BatchSize, rank: int | None, *, by_sample: bool
+) -> tuple[str, ...]:
+    """Contradictions between the samples, the update and what it states.
+
+    Where a sample may have several rows (not `by_sample`), there may well be more of them than the
+    batch has samples.
+    """
     found = []
-    if size.is_refuted:
+    if by_sample and size.is_refuted:
         found.append(
             f"batch_size={size.stated} is stated, but {size.least} of its samples are certified"
         )
-    elif size.stated is not None and size.by_weight not in {None, size.stated}:
+    elif by_sample and size.stated is not None and size.by_weight not in {None, size.stated}:
         found.append(
             f"batch_size={size.stated} is stated, but the weight of a sample says "
             f"{size.by_weight}: the size is wrong, or the update was scaled"
         )
-    if size.value is not None and rank is not None and rank > size.value:
+    if by_sample and size.value is not None and rank is not None and rank > size.value:
         found.append(
             f"the update holds {rank} distinct samples, more than the batch size {size.value}"
         )

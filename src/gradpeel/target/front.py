@@ -113,6 +113,7 @@ class Front:
 
     space: ClassVar[Literal["input", "features"]] = "input"
     unsteady: ClassVar[str | None] = None
+    tokenwise: ClassVar[bool] = False
 
     def __call__(self, x: NetworkInput) -> Tensor:
         """Turn a batch, (batch, *sample_shape), into rows, (batch, features).
