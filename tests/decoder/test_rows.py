@@ -19,10 +19,10 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount, Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows import run_row_cascade
-from gradpeel.decoder.rows.finding import Rows
+from gradpeel.decoder.rows.finding import Rows, _new_rows, sparsest
 from gradpeel.decoder.rows.polish import polish_by_next_layer, polish_by_silence
 from gradpeel.decoder.rows.remainder import search_remainder
-from gradpeel.decoder.rows.row_sets import ByNextLayer, BySilence, RowSet
+from gradpeel.decoder.rows.row_sets import ByNextLayer, BySilence, Guess, RowSet
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.solving import solve
 from gradpeel.decoder.rows.space import RowSpace
@@ -404,6 +404,23 @@ def test_a_sum_of_two_rows_is_none() -> None:
     assert polish_by_silence(space, both)[1] > LIMITS.row_error
     found, error = polish_by_next_layer(space, weight, ~both)
     assert error > LIMITS.row_error_fitted or (found @ rows.T).abs().max() > 1 - 1e-9
+
+
+def test_a_row_is_not_lost_to_a_faint_one_that_it_resembles() -> None:
+    space, rows, weight = in_space(crowded())
+    kind = ByNextLayer(space, (weight * space.error[:, None]).T)
+    beside = torch.nn.functional.normalize(rows[0] + 0.2 * rows[1], dim=0)
+    known = Rows(space, beside[None], torch.tensor([0.03], dtype=torch.float64), tried=0)
+    exact = rows[:1] * (space.error / space.unit)
+    guess = Guess(exact, rows[:1] == 0, rows[:1] != 0)
+    # As a rule it is the faint one again; before the search gives up it may be another.
+    assert not len(_new_rows(space, kind, guess, known, doubt_faint=False)[0])
+    found, error = _new_rows(space, kind, guess, known, doubt_faint=True)
+    assert float((found @ rows[0]).abs()[0]) == pytest.approx(1.0)
+    # Within its error the faint one is nothing but the row.
+    both, errors = torch.cat([known.rows, found]), torch.cat([known.error, error])
+    assert sparsest(both, errors).tolist() == [1]
+    assert sparsest(both, errors * 0).tolist() == [0, 1]
 
 
 def test_what_is_nearly_zero_is_not_zero() -> None:

@@ -84,12 +84,14 @@ def find_rows(
         patience = LIMITS.row_patience if len(rows) else LIMITS.row_patience_at_first
         if stale >= effort * patience:
             break
+        is_last = stale + 1 >= effort * patience
         found, off = rows[:0], error[:0]
         here = _normalised(rows * scale)
         guesses = _guesses(space, seeds, kind, directions, known=here, again=stale % 2 == 0)
         for guess, count in guesses:
             tried += count
-            found, off = _new_rows(space, kind, guess, Rows(space, rows, error, tried))
+            known_rows = Rows(space, rows, error, tried)
+            found, off = _new_rows(space, kind, guess, known_rows, doubt_faint=is_last)
             if len(found):
                 break
         before = len(rows)
@@ -134,8 +136,19 @@ def _guesses(
         count = 0
 
 
-def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Rows) -> tuple[Tensor, Tensor]:
-    """Rows that some guesses lead to and that are not known, with their errors."""
+def _new_rows(
+    space: RowSpace, kind: RowSet, guess: Guess, known: Rows, *, doubt_faint: bool
+) -> tuple[Tensor, Tensor]:
+    """Rows that some guesses lead to and that are not known, with their errors.
+
+    Args:
+        space: the column space.
+        kind: what rows look like.
+        guess: the guesses.
+        known: the rows that are known.
+        doubt_faint: whether a guess may be another row although it lies within the error of a faint
+            one. As a rule it is that one again.
+    """
     # In units of the error, where rows are compared.
     vectors = _normalised(guess.rows * (space.unit / space.error))
     near = vectors.new_tensor(LIMITS.row_same_guess)
@@ -144,7 +157,10 @@ def _new_rows(space: RowSpace, kind: RowSet, guess: Guess, known: Rows) -> tuple
     good = [(row, error) for row, error in polished if float(error) <= kind.most_error]
     rows = torch.stack([row for row, _ in good]) if good else known.rows[:0]
     error = torch.stack([error for _, error in good]) if good else known.error[:0]
-    new = _distinct(rows, nearness(error), known.rows, nearness(known.error))
+    known_near = nearness(known.error)
+    if doubt_faint:
+        known_near = torch.where(known.error > LIMITS.row_error, 0.0, known_near)
+    new = _distinct(rows, nearness(error), known.rows, known_near)
     return rows[new], error[new]
 
 
@@ -152,9 +168,11 @@ def sparsest(rows: Tensor, error: Tensor) -> Tensor:
     """Indices, in their order, of the sparsest rows that none of the others add up to.
 
     A sum of two rows is zero where both are, and may pass for a row. It is less sparse than either,
-    and once both are found it is nothing new.
+    and once both are found it is nothing new. Faint rows come last, because within their errors
+    they may be sums of others.
     """
-    sparsest_first = (rows != 0).sum(1).argsort(stable=True).tolist()
+    faint = (error > LIMITS.row_error) * rows.shape[1]
+    sparsest_first = ((rows != 0).sum(1) + faint).argsort(stable=True).tolist()
     basis = rows.new_zeros(len(rows), rows.shape[1])
     chosen: list[int] = []
     for i in sparsest_first:
