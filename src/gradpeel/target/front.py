@@ -191,7 +191,7 @@ class Front:
         if sample_shape is None:
             sample_shape = self._flat_shape()
         self._check_sizes(sample_shape)
-        x, shapes = torch.zeros(1, *sample_shape, dtype=self.dtype), []
+        x, shapes = torch.zeros(1, *sample_shape, dtype=self.dtype, device=rows.device), []
         for step in self.steps:
             shapes.append(tuple(x.shape[1:]))
             try:

@@ -50,11 +50,11 @@ _SILENT: Mapping[str, tuple[str, float | None]] = MappingProxyType(
 
 
 def _one() -> Tensor:
-    return torch.ones((), dtype=torch.float64)
+    return torch.ones((), dtype=torch.float64, device="cpu")
 
 
 def _zero() -> Tensor:
-    return torch.zeros((), dtype=torch.float64)
+    return torch.zeros((), dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,14 +208,14 @@ def _threshold(steps: ForwardPass, node: fx.Node) -> float | None:
     low = given if layer is None else getattr(layer, setting, default)
     if not isinstance(low, int | float):
         return None
-    below = low - torch.logspace(-3, 3, 7, dtype=torch.float64)
+    below = low - torch.logspace(-3, 3, 7, dtype=torch.float64, device="cpu")
     found = _activate(steps, node, torch.cat([below, below.new_tensor([low])]))
     return float(low) if found is not None and bool((found == found[0]).all()) else None
 
 
 def _is_relu(steps: ForwardPass, node: fx.Node) -> bool:
     """Whether an activation is ReLU under another name, such as clamp(min=0)."""
-    sizes = torch.logspace(-30, 30, 61, dtype=torch.float64)
+    sizes = torch.logspace(-30, 30, 61, dtype=torch.float64, device="cpu")
     probe = torch.cat([-sizes, sizes])
     found = _activate(steps, node, probe)
     return found is not None and torch.equal(found, probe.relu())

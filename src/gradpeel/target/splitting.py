@@ -429,7 +429,7 @@ def with_first_layer(model: nn.Module, target: Target, weight: Tensor, bias: Ten
         tensor([[2., 2., 2.]])
     """
     shaped = copy.deepcopy(model)
-    one, fold = torch.ones((), dtype=torch.float64), target.fold
+    one, fold = torch.ones((), dtype=torch.float64, device="cpu"), target.fold
     factors = (one, one) if fold is None else (fold.weight[:, None], fold.bias)
     for key, name, value, now, factor in (
         ("weight", target.weight_name, weight, target.weight, factors[0]),
