@@ -73,8 +73,10 @@ def test_every_distinct_sample_comes_back_once_with_all_its_labels(round_: Small
 @given(crowded(), st.sampled_from([None, 1, -1]))
 def test_nor_does_it_matter_that_nobody_says_how_many(round_: SmallRound, off: int | None) -> None:
     size = None if off is None else len(round_.x) + off
-    recovery = peel(round_.model, replace(round_.update, batch_size=size))
-    known = peel(round_.model, round_.update)
+    # A law of peeling. The row cascade learns what one sample weighs from what it has solved for,
+    # and where gradients are all but zero a stated size may keep it from certifying that.
+    recovery = peel(round_.model, replace(round_.update, batch_size=size), effort=0.0)
+    known = peel(round_.model, round_.update, effort=0.0)
     # Where everybody who is found is there twice, nobody tells: then they count as one each.
     assert truths_of(recovery.samples, round_.x) == truths_of(known.samples, round_.x)
     assert -1 not in truths_of(recovery.samples, round_.x)

@@ -62,9 +62,10 @@ def solve(rows: Rows, residual: Residual) -> Solution | None:
     solution = inverse @ known
     factor = solution[:, -1:]
     left = rms(known - c.T @ solution)
-    # What is left may be samples without a row, and the errors of those that were peeled, which are
-    # large where it is uncertain whether one fires.
-    beyond = (left - LIMITS.nothing * error).clamp(min=0.0)
+    # What is left may be samples without a row, and the errors of those that were peeled. These are
+    # large, and rough estimates, where it is uncertain whether one of them fires.
+    uncertain = error > LIMITS.row_error * rms(known)
+    beyond = torch.where(uncertain, (left - LIMITS.nothing * error).clamp(min=0.0), left)
     most = LIMITS.row_left * float(rms(known).norm()) + float(error.norm())
     if float(beyond.norm()) > most or bool((factor == 0).any()):
         return None
