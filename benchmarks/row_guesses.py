@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -110,9 +110,9 @@ class Row(Cell):
         )
 
 
-def cells(seeds: int) -> Iterator[Cell]:
+def cells(datasets: Iterable[str], seeds: int) -> Iterator[Cell]:
     """Batches from easy to impossible."""
-    for dataset in ("mnist", "cifar100"):
+    for dataset in datasets:
         for by in ("next layer", "silence"):
             for size in (64, 128, 192, 256, 320, 384):
                 for seed in range(seeds):
@@ -241,11 +241,14 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("row-guesses.csv"))
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser.add_argument("--datasets", default="mnist,cifar100", help="names, with commas")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     one = partial(measure, data_dir=given.data_dir)
-    rows = run(cells(given.seeds), one, given.out, Row, workers=given.workers)
+    rows = run(
+        cells(given.datasets.split(","), given.seeds), one, given.out, Row, workers=given.workers
+    )
     lines = list(tabulate(rows))
     table = Table(*TITLES)
     for line in lines:

@@ -141,7 +141,7 @@ ROWS = [
 @pytest.mark.parametrize("cell", ROWS, ids=lambda cell: f"{cell.dataset} {cell.batch_size}")
 def test_batches_in_which_hardly_any_neuron_stands_alone(cell: RowCell, data_dir: Path) -> None:
     row = rows.measure(cell, data_dir)
-    assert row.bound < 0.1 * cell.batch_size
+    assert row.bound < 0.15 * cell.batch_size
     assert row.recovered == cell.batch_size
-    assert row.by_rows > 0.9 * cell.batch_size
+    assert row.by_rows > 0.85 * cell.batch_size
     assert row.false == 0
