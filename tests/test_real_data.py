@@ -133,15 +133,20 @@ ROWS = [
     RowCell(dataset="harus", scaling="standardised", start="paper", batch_size=64),
     RowCell(dataset="imagenet", scaling="standardised", start="torch", batch_size=25, neurons=200),
     RowCell(dataset="mnist", scaling="unit", start="paper", batch_size=128),
-    # Two rows were lost here to roundings, and with them all samples.
-    RowCell(dataset="mnist", scaling="unit", start="torch", batch_size=64, seed=2),
 ]
 
 
 @pytest.mark.parametrize("cell", ROWS, ids=lambda cell: f"{cell.dataset} {cell.batch_size}")
 def test_batches_in_which_hardly_any_neuron_stands_alone(cell: RowCell, data_dir: Path) -> None:
     row = rows.measure(cell, data_dir)
-    assert row.bound < 0.15 * cell.batch_size
+    assert row.bound < 0.1 * cell.batch_size
     assert row.recovered == cell.batch_size
-    assert row.by_rows > 0.85 * cell.batch_size
+    assert row.by_rows > 0.9 * cell.batch_size
     assert row.false == 0
+
+
+def test_no_row_is_lost_to_roundings(data_dir: Path) -> None:
+    # Two of them were, and with them all samples that peeling does not reach.
+    cell = RowCell(dataset="mnist", scaling="unit", start="torch", batch_size=64, seed=2)
+    row = rows.measure(cell, data_dir)
+    assert (row.recovered, row.by_rows, row.false) == (64, 64 - row.bound, 0)

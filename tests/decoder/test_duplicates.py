@@ -81,6 +81,8 @@ def test_nor_does_it_matter_that_nobody_says_how_many(round_: SmallRound, off: i
     assert truths_of(recovery.samples, round_.x) == truths_of(known.samples, round_.x)
     assert -1 not in truths_of(recovery.samples, round_.x)
     assert recovery.label_counts == known.label_counts
+    searched = peel(round_.model, replace(round_.update, batch_size=size))
+    assert -1 not in truths_of(searched.samples, round_.x)
 
 
 def test_everybody_twice_is_the_same_update_as_everybody_once() -> None:
