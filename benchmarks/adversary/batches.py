@@ -41,6 +41,7 @@ __all__ = [
     "segment",
     "skewed",
     "standardised",
+    "uneven_twins",
     "unscaled",
     "variants",
 ]
@@ -253,6 +254,29 @@ def near_duplicates(setting: Setting, *, apart: float, share: float) -> Scene:
     typical = setting.source.yardstick.typical
     moved = x + step / step.norm(dim=1, keepdim=True) * apart * typical
     return scene.with_batch(torch.cat([scene.x, moved]), torch.cat([scene.y, scene.y[:wanted]]))
+
+
+def uneven_twins(setting: Setting, *, kind: str, most: float) -> Scene:
+    """Every sample with a twin, some of them nearer than others, with the same label.
+
+    The nearest ones are no different from copies; are the others taken for copies with them?
+
+    Args:
+        setting: what to draw from.
+        kind: whether twins differ by a *factor*, an *offset* or *noise*.
+        most: how far the farthest twins are apart, as a share of the typical distance.
+    """
+    scene = plain(setting, take(setting, count=max(1, setting.batch_size // 2)))
+    x = scene.x
+    step = {
+        "factor": x,
+        "offset": torch.ones_like(x),
+        "noise": _like(setting, setting.rng.normal(size=tuple(x.shape))),
+    }[kind]
+    length = _like(setting, setting.rng.uniform(size=(len(x), 1)) ** 3)
+    size = step.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    twins = x + step / size * length * most * setting.source.yardstick.typical
+    return scene.with_batch(torch.cat([x, twins]), scene.y.repeat(2))
 
 
 def copies(setting: Setting, *, count: int, same_label: bool = True) -> Scene:

@@ -369,6 +369,16 @@ def _updates() -> Iterator[tuple[str, Family]]:
         for size in ("right", "none", "half")
     }
     yield "noisy twins", Family(twins, 8)
+    uneven: dict[str, Make] = {
+        f"{kind}, up to {most:g}": partial(batches.uneven_twins, kind=kind, most=most)
+        for kind in ("factor", "offset", "noise")
+        for most in (0.003, 0.1, 1.0)
+    }
+    for name, size in (("uneven twins", "right"), ("uneven twins without a size", "none")):
+        cases = {
+            case: updates.stated(make, size=_sizes_stated()[size]) for case, make in uneven.items()
+        }
+        yield name, Family(cases, undecidable=size == "none")
     compressions = (
         "float16 inside",
         "bfloat16 inside",

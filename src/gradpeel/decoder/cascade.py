@@ -280,7 +280,7 @@ class Peeling:
             neuron = int(candidates.neurons[place])
             self._groups.pop(neuron, None)
             if bool(verdicts.groups[place]):
-                size = int(verdicts.peeled.counts[place].sum())
+                size = self._judge.weighs * int(verdicts.peeled.counts[place].sum())
                 self._groups[neuron] = size, float(verdicts.radius[place])
         alike = self._judge.alike
         if alike is not None and not self._state.on_trial:
@@ -358,15 +358,17 @@ class Peeling:
             unit_error=self._signs * residual.spread,
             classes=self._classes,
         )
+        stated = stated_share(self._update)
         self._share = share = learn_share(
             readings,
             residual,
             backward,
             judge.structure,
             between=judge.between,
-            hint=stated_share(self._update),
+            hint=stated,
         )
         if share is not None:
+            judge.weighs = share.weighs(stated)
             size = share.batch_size if self._update.reduction == "mean" else None
             value, error = (share.value, share.error) if size is None else (1.0 / size, 0.0)
             judge.backward = replace(

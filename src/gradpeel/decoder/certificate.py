@@ -13,7 +13,8 @@ Formal guarantees for an accepted candidate that was read from neuron j:
 - Weight. With its label it has the weight of one sample, at *every* examined neuron that yields the
   same vector, within `slack` times the tracked error there. The weight of one sample is learned
   from the update itself, from candidates that cannot be groups (see `gradpeel.decoder.share`); a
-  stated batch size is not evidence.
+  stated batch size is not evidence for it. It can be evidence against: where one sample weighs as
+  much as m of a batch of that size, every one of them must be m copies, as below.
 - Groups. With m times that weight it is m copies of one sample: members of a group would be no
   farther than `copies` from it (see `gradpeel.decoder.evidence.groups`). Otherwise it is not
   accepted, but reported as a group.
@@ -37,9 +38,11 @@ Formal guarantees for an accepted candidate that was read from neuron j:
   After several local steps its row must be the one that its own firing pattern determines, and so
   must be the rows of all other samples that were solved for together with it.
 - Exactness. Its error, corrected by how well the equations hold, is at most `exact`.
-- Relativity. Multiplying the whole update by a constant changes no verdict.
+- Relativity. Multiplying the whole update by a constant changes no verdict, unless a batch size is
+  stated and the result weighs m times as much as that says.
 
-Assumptions. At least one of the samples read occurs in the batch only once. Two samples differ in a
+Assumptions. At least one of the samples read occurs in the batch only once, or the batch size is
+stated, or the update is so exact that no two samples pass for one. Two samples differ in a
 way that the layer can see: a difference orthogonal to all its weights leaves no trace in any
 update. Where the tail is unknown, no two samples fire exactly the same neurons.
 
@@ -132,6 +135,7 @@ def certify_by_tail(
     counts: Tensor | None = None,
     glanced: Simulated | None = None,
     loosest: float = LIMITS.loosest,
+    weighs: int = 1,
 ) -> Verdicts:
     """Simulate every candidate and test it against the residual.
 
@@ -146,6 +150,7 @@ def certify_by_tail(
         counts: (n, classes) copies with each label; by default one label is fitted to each.
         glanced: what a first look at the candidates has simulated, if there was one.
         loosest: largest relative mismatch of any equation, however large the tracked error.
+        weighs: how many samples of a batch of the stated size weigh as much as one of this update.
     """
     z = candidates.pre_activations
     fires = z > 0
@@ -173,7 +178,7 @@ def certify_by_tail(
     explained &= ~trespassers(residual, c * ~doubt)
     sound = explained & (found.mismatch <= loosest) & (error <= LIMITS.exact)
     # Something that weighs as much as several samples is copies of one only if they cannot differ.
-    several = sound & (simulated.counts.sum(1) > 1)
+    several = sound & (weighs * simulated.counts.sum(1) > 1)
     radius = torch.zeros_like(error)
     if bool(several.any()):
         radius[several] = radius_of_groups(

@@ -35,6 +35,8 @@ class Judge:
         backward: the client's backward pass, where it can be simulated.
         structure: the column space of the update.
         between: distance between samples, relative to the size of one.
+        weighs: how many samples of a batch of the stated size weigh as much as one of this update;
+            where that is not 1, all of them may be groups.
         tried: number of candidates judged so far.
         alike: (n,) which known samples fire exactly the same neurons as a different candidate, when
             candidates were last judged; None where this was not examined.
@@ -67,6 +69,7 @@ class Judge:
         self.structure = structure
         self.alike: Tensor | None = None
         self.between = 1.0
+        self.weighs = 1
         self.tried = 0
 
     def watch(self, readings: Readings, residual: Residual) -> None:
@@ -247,4 +250,5 @@ class Judge:
             counts=counts,
             glanced=glanced,
             loosest=loosest,
+            weighs=self.weighs,
         )

@@ -59,6 +59,14 @@ class Share:
         """Whether another weight is the same, within the error of this one."""
         return abs(self.value / hint - 1.0) <= LIMITS.slack * self.error
 
+    def weighs(self, stated: float | None) -> int:
+        """How many samples of the stated weight weigh as much as one: 1 unless all may be groups.
+
+        Learning rates multiply too, but hardly ever by a small whole number.
+        """
+        times = 1 if stated is None else _whole_times(self.value, stated)
+        return times if 1 <= times <= LIMITS.copies_of_unit else 1
+
     @property
     def batch_size(self) -> int | None:
         """The batch size of a mean with this weight; None where that is not a whole number."""
@@ -167,7 +175,7 @@ def _unit(
     stated = [hint is not None and share.agrees_with(hint) for share in shares]
     units = []
     for near, share, said in zip(anchored, shares, stated, strict=True):
-        copies = _whole_times(heavy, share, off)
+        copies = _whole_times(heavy, share.value, off)
         few = 1 <= copies <= LIMITS.copies_of_unit and not is_faint(near, share)
         if few or (said and copies):
             units.append((share, said))
@@ -176,13 +184,15 @@ def _unit(
     unit, said = min(units, key=lambda found: found[0].value)
     # Or is the outlier the sample, and are the heavy ones hundreds of copies?
     lighter = [share for share in shares if share.value < unit.value]
-    doubtful = any(1 <= _whole_times(unit.value, share) <= LIMITS.most_copies for share in lighter)
+    doubtful = any(
+        1 <= _whole_times(unit.value, share.value) <= LIMITS.most_copies for share in lighter
+    )
     return replace(unit, proven=said or not doubtful)
 
 
-def _whole_times(heavy: float, unit: Share, off: float = 0.0) -> int:
+def _whole_times(heavy: float, unit: float, off: float = 0.0) -> int:
     """How many times a unit a weight is, within its error; 0 where that is not a whole number."""
-    times = heavy / unit.value
+    times = heavy / unit
     whole = round(times)
     allowed = LIMITS.whole_weight * times
     if off:
