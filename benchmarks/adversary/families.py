@@ -472,6 +472,7 @@ ONCE_WRONG = (
     Cell("outputs", "1", "photos", "float64", 256, 48, 8),
     Cell("tails", "dropout", "cifar100", "float32", 256, 48, 9),
     Cell("local training", "flip, 4 steps at lr 0.01", "svhn", "float64", 600, 32, 0),
+    Cell("uneven twins", "factor, up to 1", "photos", "float32", 300, 64, 3),
 )
 """Rounds in which something was claimed that is not true; every plan but a quick one has them."""
 
