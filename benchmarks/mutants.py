@@ -38,6 +38,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import BatchSize
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows import Isolated
+from gradpeel.decoder.share import Share
 from gradpeel.decoder.state import State
 
 __all__ = ["MUTANTS", "Mutant", "main"]
@@ -287,6 +288,11 @@ MUTANTS = (
         "Structure, of samples that do not fire alike", alike_is_no_obstacle, ("test_alike.py",)
     ),
     Mutant("Exactness", partial(limits, exact=float("inf")), ("test_guarantees.py",)),
+    Mutant(
+        "Weight, against a stated size",
+        partial(_always, lambda _, __: 1, Share, "weighs"),
+        ("test_one_kind.py",),
+    ),
     Mutant("Relativity", absolute_errors, ("test_batch_size.py",)),
     Mutant("Nobody twice", partial(_always, _none, KnownSamples, "knows"), ("test_guarantees.py",)),
     Mutant(
@@ -313,8 +319,13 @@ MUTANTS = (
 def run_tests(names: tuple[str, ...]) -> int:
     """Run tests of the decoder in this process; returns what pytest says."""
     tests = [str(ROOT / "tests" / "decoder" / name) for name in names]
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", f"--rootdir={ROOT}"]
-    return int(pytest.main([*options, "-c", str(ROOT / "pyproject.toml"), *tests]))
+    options = ["-x", "-q", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    options += ["-c", str(ROOT / "pyproject.toml")]
+    fast = int(pytest.main([*options, "-m", "not slow", *tests]))
+    if fast:
+        return fast
+    slow = int(pytest.main([*options, "-m", "slow", *tests]))
+    return 0 if slow == pytest.ExitCode.NO_TESTS_COLLECTED else slow
 
 
 def survives(number: int) -> bool:

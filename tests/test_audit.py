@@ -578,6 +578,7 @@ TRAINED = [
 
 
 @pytest.mark.parametrize("settings", TRAINED, ids=str)
+@pytest.mark.slow
 def test_several_local_steps_are_decoded_without_the_tail(
     model: nn.Sequential, batch: tuple[Tensor, Tensor], settings: dict[str, Any]
 ) -> None:

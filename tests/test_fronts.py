@@ -287,6 +287,7 @@ def test_what_a_client_draws_only_later_is_compared_too() -> None:
     assert found.score.false_certificates == 0
 
 
+@pytest.mark.slow
 def test_after_several_steps_features_last_only_behind_a_frozen_front() -> None:
     client = gp.Client(lr=0.05, local_steps=3)
     x, y = pictures(8, side=12)
@@ -390,6 +391,7 @@ def test_settings_of_inputs_are_refused_for_features() -> None:
         gp.audit(model, x, y, attacker=gp.Attacker(layer="fc9"))
 
 
+@pytest.mark.slow
 def test_a_network_that_cannot_be_traced_is_audited_at_a_named_layer() -> None:
     class Branching(FedAvgCNN):
         def forward(self, x: Tensor) -> Tensor:

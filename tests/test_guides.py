@@ -21,6 +21,7 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ["local-training.md", "own-model.md", "secure-aggregation.md"])
+@pytest.mark.slow
 def test_the_code_prints_what_the_page_says(page: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "".join(_blocks(page, "python"))],

@@ -63,6 +63,7 @@ def assert_same(one: Update, other: Update) -> None:
 @pytest.mark.parametrize("ending", ENDINGS)
 @settings(max_examples=60)
 @given(data=st.data())
+@pytest.mark.slow
 def test_what_is_saved_is_loaded(ending: str, data: st.DataObject) -> None:
     # npz knows no bfloat16.
     dtypes = DTYPES if ending == ".safetensors" else (torch.float64, torch.float32)
@@ -462,6 +463,7 @@ def test_larger_than_the_limit_is_refused_unread(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ENDINGS)
 @settings(max_examples=150)
 @given(data=st.data())
+@pytest.mark.slow
 def test_a_damaged_file_is_refused_or_read_never_worse(ending: str, data: st.DataObject) -> None:
     with TemporaryDirectory() as folder:
         path = save_update(simple(), Path(folder) / f"u{ending}")

@@ -248,6 +248,7 @@ def test_only_a_proven_size_is_a_claim(proven: int | None) -> None:
 @pytest.mark.parametrize(
     ("family", "case"), [(name, case) for name, family in FAMILIES.items() for case in family.cases]
 )
+@pytest.mark.slow
 def test_every_case_makes_a_round(family: str, case: str) -> None:
     dataset = EMBEDDED[len(case) % 3]
     make = FAMILIES[family].cases[case]
@@ -443,6 +444,7 @@ def test_a_full_plan_meets_every_case_often_and_whatever_was_once_wrong() -> Non
 
 
 @pytest.mark.parametrize("dataset", EMBEDDED)
+@pytest.mark.slow
 def test_rounds_leave_the_data_they_share_as_it_was(dataset: str) -> None:
     source = Source.load(dataset, None)
     assert Source.load(dataset, None) is source
@@ -633,6 +635,7 @@ def test_nothing_that_is_claimed_is_wrong(family: str) -> None:
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_what_once_was_wrong(cell: Cell) -> None:
     assert measure(cell, data_dir=None).wrong == ""
 

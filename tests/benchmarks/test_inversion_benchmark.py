@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks import inversion
 
 
+@pytest.mark.slow
 def test_pictures_are_audited_and_reconstructed(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     shares = rng.random((40, 8, 8)) ** rng.uniform(0.2, 5.0, size=(40, 1, 1))

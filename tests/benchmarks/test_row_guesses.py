@@ -11,6 +11,7 @@ from benchmarks.row_guesses import WRONG, Cell, Row, measure, survives, tabulate
 
 
 @pytest.mark.parametrize("by", ["next layer", "silence"])
+@pytest.mark.slow
 def test_better_guesses_find_more_rows(tmp_path: Path, by: str) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (40, 28, 28), dtype=np.uint8), rng.integers(0, 10, 40)

@@ -104,6 +104,7 @@ def test_it_fails_if_anything_is_wrong(
     assert exit_.value.code == status
 
 
+@pytest.mark.slow
 def test_the_map_shows_every_limit() -> None:
     measured = [
         replace(make_row(), **asdict(cell), recovered=cell.batch_size)

@@ -140,6 +140,7 @@ def test_where_nothing_is_recovered_values_are_null() -> None:
         ["--design", "soliton-data", "--weights", "mirrored"],
     ],
 )
+@pytest.mark.slow
 def test_a_seed_names_the_result(options: list[str]) -> None:
     first, again, other = (numbers_of(*SMALL, *options, "--seed", seed) for seed in "334")
     del first["seconds"], again["seconds"], other["seconds"]
@@ -235,6 +236,7 @@ def test_the_report_names_the_command_and_the_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("out", [(), ("--out", "here")], ids=["nowhere", "here"])
+@pytest.mark.slow
 def test_open_shows_the_report(
     folder: Path, monkeypatch: pytest.MonkeyPatch, out: tuple[str, ...]
 ) -> None:
@@ -250,6 +252,7 @@ def test_open_shows_the_report(
 
 
 @pytest.mark.parametrize("asked", [("--compare",), ()], ids=["asked", "by itself"])
+@pytest.mark.slow
 def test_a_report_compares_one_change_each(folder: Path, asked: tuple[str, ...]) -> None:
     finished = run(*SMALL, *asked, "--effort", "0", "--quiet", "--out", "here")
     assert finished.exit_code == 0
@@ -262,6 +265,7 @@ def test_a_report_compares_one_change_each(folder: Path, asked: tuple[str, ...])
     assert page["variations"][0]["read"] == alone["readable"]
 
 
+@pytest.mark.slow
 def test_without_a_report_nothing_is_compared_unless_asked_for(folder: Path) -> None:
     quick = (*SMALL, "--effort", "0")
     assert "With float32" not in run(*quick).stdout
@@ -271,6 +275,7 @@ def test_without_a_report_nothing_is_compared_unless_asked_for(folder: Path) -> 
     assert "What would change this" not in Path("here/report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_comparisons_that_take_too_long_are_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +288,7 @@ def test_comparisons_that_take_too_long_are_named(
     assert "Not finished in time" not in Path("there/report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_later_layer_gives_feature_vectors(folder: Path) -> None:
     deep = ("--data", "digits", "--batch-size", "6", "--neurons", "80", "--tail", "200")
     found = numbers_of(*deep, "--layer", "3", "--no-compare", "--out", "deep", "--quiet")
@@ -299,6 +305,7 @@ def test_a_later_layer_gives_feature_vectors(folder: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_out_holds_what_it_takes_to_look_again(folder: Path) -> None:
     finished = run(*SMALL, "--no-compare", "--json", "--out", "runs/first")
     out = Path("runs/first")
@@ -462,6 +469,7 @@ def test_weights_from_a_file_with_and_without_a_network() -> None:
         assert mine[name] == from_file[name]
 
 
+@pytest.mark.slow
 def test_repeats_report_their_spread(folder: Path) -> None:
     finished = run(*SMALL, "--repeats", "3", "--effort", "0", "--out", "out")
     assert finished.exit_code == 0
@@ -480,6 +488,7 @@ def test_repeats_report_their_spread(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("own")
+@pytest.mark.slow
 def test_checkpoints_are_a_curve() -> None:
     numbers = numbers_of(
         *OWN, "--model", "my_network:make_model", "--checkpoints", "step-*.safetensors"
@@ -490,6 +499,7 @@ def test_checkpoints_are_a_curve() -> None:
     assert "At step 0, a server can read" in finished.stdout
 
 
+@pytest.mark.slow
 def test_the_command_on_a_page_names_no_directory(own: Path) -> None:
     files = ("--checkpoints", str(own / "step-*.safetensors"))
     assert run(*OWN, *files, "--out", "out", "--quiet").exit_code == 0

@@ -64,6 +64,7 @@ def test_importing_the_package_loads_nothing_else(tmp_path: Path) -> None:
     assert not modules & (SLOW | {"typer", "rich"})
 
 
+@pytest.mark.slow
 def test_help_and_the_version_wait_for_nothing(tmp_path: Path) -> None:
     codes, modules = after([["--version"], *HELP], tmp_path)
     assert codes == [0] * (1 + len(HELP))
@@ -102,6 +103,7 @@ def test_wrong_data_is_reported_before_torch_is_loaded(tmp_path: Path) -> None:
     "more",
     [[], pytest.param(["--tail", "32", "--dtype", "float32"], marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_an_audit_loads_no_compiler_and_nothing_for_pages_or_sweeps(
     more: list[str], tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     return calls
 
 
+@pytest.mark.slow
 def test_figures_are_written_and_listed(tmp_path: Path, asked: list[tuple[str, Any]]) -> None:
     out = tmp_path / "figures"
     options = ["--out", str(out), "--data-dir", str(tmp_path), "--only", "means", "--seed", "3"]

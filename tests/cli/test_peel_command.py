@@ -156,6 +156,7 @@ def test_samples_are_written_on_request_for_the_user_alone(
             assert batch.y[int(gaps.argmin())] == label
 
 
+@pytest.mark.slow
 def test_a_layer_behind_the_first_gives_feature_vectors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

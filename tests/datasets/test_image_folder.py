@@ -256,6 +256,7 @@ def test_an_image_of_another_size_is_refused_where_nothing_is_scaled(tmp_path: P
 
 @given(data=st.data())
 @settings(max_examples=100)
+@pytest.mark.slow
 def test_a_damaged_image_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     ending = data.draw(st.sampled_from(["PNG", "JPEG", "BMP"]))
     with tempfile.TemporaryDirectory() as folder:

@@ -384,6 +384,7 @@ def outcome(path: Path) -> str:
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=300)
+@pytest.mark.slow
 def test_a_damaged_file_is_read_or_refused_in_one_line(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -184,6 +184,7 @@ def test_damaged_files(tmp_path: Path, content: bytes, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_of_a_bomb_only_what_is_wanted_is_unpacked(tmp_path: Path) -> None:
     """Half a gigabyte of zeros packed into half a megabyte."""
     packer = zlib.compressobj(1)
@@ -201,6 +202,7 @@ def test_of_a_bomb_only_what_is_wanted_is_unpacked(tmp_path: Path) -> None:
 
 @given(data=st.data())
 @settings(max_examples=200)
+@pytest.mark.slow
 def test_a_damaged_file_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         compress = data.draw(st.booleans())

@@ -10,6 +10,7 @@ from support import make_round, round_of, truths_of
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 5])
+@pytest.mark.slow
 def test_mixtures_of_samples_that_fire_alike_do_not_come_back(seed: int) -> None:
     # One picture in two exposures: each neuron that both fire hands out another mixture of them.
     round_ = make_round(60, 400, 8, 5, seed=seed)

@@ -51,6 +51,7 @@ ROUNDS = st.builds(
 
 @settings(max_examples=25)
 @given(ROUNDS, FACTORS, STATED)
+@pytest.mark.slow
 def test_the_same_samples_whatever_the_scale_and_the_stated_size(
     round_: SmallRound, factor: float, how: str
 ) -> None:
@@ -72,6 +73,7 @@ def test_the_same_samples_whatever_the_scale_and_the_stated_size(
 
 
 @pytest.mark.parametrize("factor", [1e-3, 0.037, 2.0, 7.3, 1e3])
+@pytest.mark.slow
 def test_as_pytorch_starts_a_network(factor: float) -> None:
     model = default_model(300, 200, 10, seed=5)
     x, y = make_batch(300, 24, 10)
@@ -208,6 +210,7 @@ def test_in_any_dtype_with_and_without_the_next_layer(
     ("features", "neurons", "batch", "classes", "seed"), [(36, 56, 4, 5, 353), (60, 60, 12, 2, 12)]
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.slow
 def test_a_share_that_is_told_is_that_of_a_sample(  # noqa: PLR0917
     features: int, neurons: int, batch: int, classes: int, seed: int, dtype: torch.dtype
 ) -> None:
@@ -289,6 +292,7 @@ def test_declared_losses(
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.slow
 def test_an_undeclared_loss_makes_no_false_certificate(loss: str) -> None:
     for seed in range(3):
         model = make_model(40, 120, 4, seed=seed)

@@ -71,6 +71,7 @@ def test_every_distinct_sample_comes_back_once_with_all_its_labels(round_: Small
 
 @settings(max_examples=10)
 @given(crowded(), st.sampled_from([None, 1, -1]))
+@pytest.mark.slow
 def test_nor_does_it_matter_that_nobody_says_how_many(round_: SmallRound, off: int | None) -> None:
     size = None if off is None else len(round_.x) + off
     # A law of peeling. The row cascade learns what one sample weighs from what it has solved for,
@@ -98,6 +99,7 @@ def test_everybody_twice_is_the_same_update_as_everybody_once() -> None:
 
 @settings(max_examples=20)
 @given(crowded(fewest=5, neurons=600))
+@pytest.mark.slow
 def test_without_tail_and_labels_they_come_back_once(round_: SmallRound) -> None:
     recovery = peel(round_.model, round_.update, knows_tail=False)
     found = recovered(recovery, round_)

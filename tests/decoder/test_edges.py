@@ -83,6 +83,7 @@ def test_labels_that_weigh_nothing(hidden: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("apart", [0.01, 0.05])
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.slow
 def test_mixtures_of_samples_that_fire_alike_are_no_samples(seed: int, apart: float) -> None:
     # Each neuron hands out another mixture of the two; one of them may happen to fit some label.
     torch.manual_seed(seed)
@@ -106,6 +107,7 @@ def test_mixtures_of_samples_that_fire_alike_are_no_samples(seed: int, apart: fl
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4])
+@pytest.mark.slow
 def test_certain_samples_can_be_audited(seed: int) -> None:
     rng = np.random.default_rng([seed, 2, 20])
     x = torch.tensor(rng.normal(size=(24, 20)) * 100)

@@ -92,6 +92,7 @@ def test_noisy_updates(shape: str, noise: float) -> None:
 
 
 @pytest.mark.parametrize("noise", [1e-8, 3e-6, 1e-5, 3e-5, 1e-4])
+@pytest.mark.slow
 def test_noisy_updates_in_float32(noise: float) -> None:
     # Where the noise is hardly more than the roundings it must not be taken for them.
     check(audits("passive", 4, dtype=torch.float32, noise=noise), proven=noise <= 1e-5)
@@ -105,6 +106,7 @@ def test_noisy_updates_without_the_tail(shape: str, noise: float) -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
+@pytest.mark.slow
 def test_behind_a_hidden_layer(noise: float) -> None:
     check(audits("soliton, many features", 3, dtype=torch.float32, noise=noise, hidden=(40,)))
 

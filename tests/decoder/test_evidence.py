@@ -36,6 +36,7 @@ ROUNDS = st.builds(
     st.booleans(),
     st.sampled_from([None, (-1.0, 2.0)]),
 )
+@pytest.mark.slow
 def test_evidence_is_what_there_was(
     round_: SmallRound,
     use_next: bool,

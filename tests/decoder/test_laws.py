@@ -144,6 +144,7 @@ def spread(gradient: Tensor) -> float:
 
 @settings(max_examples=80)
 @given(ROUNDS)
+@pytest.mark.slow
 def test_roundings_are_no_noise(round_: SmallRound) -> None:
     assert floor_of(round_) == NoiseFloor()
 

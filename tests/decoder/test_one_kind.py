@@ -55,6 +55,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(("size", "floor"), [(40, 0.97), pytest.param(64, 0.55, marks=SLOW)])
+@pytest.mark.slow
 def test_digits_of_one_class(size: int, floor: float, digits: tuple[Tensor, Tensor]) -> None:
     """With as many samples as pixels the structure says nothing, and less can be proven."""
     x, y = digits
@@ -121,6 +122,7 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("head", [1.0, 0.05])
 @pytest.mark.parametrize("neurons", [120, 400])
 @pytest.mark.parametrize("effort", [0.05, pytest.param(1.0, marks=SLOW)])
+@pytest.mark.slow
 def test_pictures_and_what_they_were_augmented_to(
     *, effort: float, change: str, head: float, neurons: int, digits: tuple[Tensor, Tensor]
 ) -> None:
@@ -170,12 +172,14 @@ def test_everybody_in_pairs_that_differ_a_little(kind: str, digits: tuple[Tensor
 
 
 @pytest.mark.parametrize("kind", ["one wave", pytest.param("offset", marks=ASSUMED)])
+@pytest.mark.slow
 def test_everybody_in_pairs_and_no_size_stated(kind: str, digits: tuple[Tensor, Tensor]) -> None:
     """Without a size they pass for samples: docs/sharp-edges.md."""
     round_ = in_pairs(kind, digits)
     check(replace(round_, update=replace(round_.update, batch_size=None)))
 
 
+@pytest.mark.slow
 def test_everybody_but_one_in_pairs(digits: tuple[Tensor, Tensor]) -> None:
     """The size shows that they are pairs, even if nobody can be read who stands there once."""
     assert len(check(in_pairs("offset", digits, more=1))) > 0

@@ -69,6 +69,7 @@ def test_recovers_what_the_bound_reaches(round_: SmallRound) -> None:
 
 @settings(max_examples=25)
 @given(ROUNDS)
+@pytest.mark.slow
 def test_without_the_next_layers_gradient_nothing_false_is_certified(round_: SmallRound) -> None:
     kept = {name: g for name, g in round_.update.gradients.items() if name.startswith("0.")}
     update = Update(kept, round_.update.batch_size, round_.update.reduction)
@@ -113,6 +114,7 @@ def permuted(model: nn.Sequential, neurons: Tensor, classes: Tensor) -> nn.Seque
 
 @settings(max_examples=15)
 @given(st.integers(0, 1000))
+@pytest.mark.slow
 def test_order_of_samples_neurons_and_classes_does_not_matter(seed: int) -> None:
     round_ = make_round(batch=10, classes=5, seed=seed)
     generator = torch.Generator().manual_seed(seed)
@@ -223,6 +225,7 @@ def corruptions(round_: SmallRound) -> dict[str, tuple[nn.Module, Update]]:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["pure noise", "shuffled biases", "noised", "another model"])
 @pytest.mark.parametrize("use_next_layer", [True, False])
+@pytest.mark.slow
 def test_nothing_is_certified_where_there_is_no_sample(
     kind: str, seed: int, *, use_next_layer: bool
 ) -> None:
@@ -236,6 +239,7 @@ def test_nothing_is_certified_where_there_is_no_sample(
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_mixtures_alone_are_never_certified(seed: int) -> None:
     # Every neuron fires on every sample: no singletons, ever.
     model = make_model(24, 80, 4, seed=seed)
@@ -252,6 +256,7 @@ def test_mixtures_alone_are_never_certified(seed: int) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("seed", [1, 3, 5, 6])
+@pytest.mark.slow
 def test_whole_number_mixtures_of_certain_samples_are_no_samples(seed: int, classes: int) -> None:
     # Large inputs make every prediction certain: p - e_y is +-1 at two classes, and a + b - c
     # satisfies every equation of the certificate.

@@ -84,6 +84,7 @@ def test_nobody_counts_below_zero() -> None:
     assert recovery.batch_size.value is None
 
 
+@pytest.mark.slow
 def test_an_update_of_other_weights_is_told() -> None:
     for seed in range(3):
         round_ = make_round(60, 120, 8, seed=seed)

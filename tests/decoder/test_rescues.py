@@ -50,6 +50,7 @@ def surest(
         (11, 15.0, 14),  # and here one comes with 2.6 % of another
     ],
 )
+@pytest.mark.slow
 def test_sure_predictions_in_few_digits_certify_nothing_false(
     seed: int, scale: float, least: int
 ) -> None:
@@ -92,6 +93,7 @@ def test_who_is_taken_back_leaves_no_trace() -> None:
     assert found.score.false_certificates == 0
 
 
+@pytest.mark.slow
 def test_nobody_is_reported_on_trial() -> None:
     # Asked before it is settled, too.
     found = surest(0, 30.0, 40)
@@ -199,6 +201,7 @@ def test_a_sample_with_next_to_no_gradient_hides_nobody_from_view(size: float) -
         (3, 0.0, torch.float16, 40),
     ],
 )
+@pytest.mark.slow
 def test_few_classes_in_few_digits_certify_nothing_false(
     classes: int, noise: float, dtype: torch.dtype, seed: int
 ) -> None:
@@ -210,6 +213,7 @@ def test_few_classes_in_few_digits_certify_nothing_false(
     assert found.score.false_certificates == found.score.repeats == 0
 
 
+@pytest.mark.slow
 def test_the_trace_holds_everybody_who_is_certified() -> None:
     model = make_model(40, 200, 4)
     with torch.no_grad():

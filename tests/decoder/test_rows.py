@@ -85,6 +85,7 @@ def test_a_batch_in_which_no_neuron_stands_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_digits_that_are_standardised(seed: int) -> None:
     data = load("digits")
     every = torch.tensor(data.x_train).double().flatten(1)
@@ -119,6 +120,7 @@ def test_where_peeling_suffices_nothing_is_searched() -> None:
 
 @pytest.mark.parametrize("factor", [1e-3, 0.37, 1e3])
 @pytest.mark.parametrize("stated", [30, None, 7])
+@pytest.mark.slow
 def test_the_scale_of_the_update_and_the_stated_size_do_not_matter(
     factor: float, stated: int | None
 ) -> None:
@@ -243,6 +245,7 @@ def with_faint_sample(left: float, *, seed: int) -> SmallRound:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_a_faint_sample_is_read_by_all_neurons_together(seed: int) -> None:
     # At every single neuron its gradient is lost in the roundings of the others.
     round_ = with_faint_sample(1e-4, seed=seed)
@@ -252,6 +255,7 @@ def test_a_faint_sample_is_read_by_all_neurons_together(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_a_sample_too_faint_to_be_certified_is_readable(seed: int) -> None:
     round_ = with_faint_sample(1e-5, seed=seed)
     recovery = peel(round_.model, round_.update)

@@ -64,6 +64,7 @@ def residual_of(round_: SmallRound) -> Residual:
 
 
 @pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.slow
 def test_all_samples_come_back(training: dict[str, Any]) -> None:
     round_ = crowded(**training)
     assert round_.exposure.peeling_bound < 0.2
@@ -74,6 +75,7 @@ def test_all_samples_come_back(training: dict[str, Any]) -> None:
     assert found == round_.y[truths_of(recovery.samples, round_.x)].tolist()
 
 
+@pytest.mark.slow
 def test_labels_are_left_out_where_they_cannot_be_read() -> None:
     training = TRAININGS[0]
     round_ = crowded(**training)

@@ -52,6 +52,7 @@ ROUNDS = st.builds(
 
 @settings(max_examples=15)
 @given(ROUNDS, st.sampled_from([0.0, 1e-6, 1e-3]))
+@pytest.mark.slow
 def test_an_audit_counts_no_fewer_than_a_single_look_shows(
     round_: SmallRound, noise: float
 ) -> None:
@@ -72,6 +73,7 @@ def test_an_audit_counts_no_fewer_than_a_single_look_shows(
     reduction=st.sampled_from(["mean", "sum"]),
     knows_tail=st.booleans(),
 )
+@pytest.mark.slow
 def test_a_single_sample_is_always_read(
     *,
     seed: int,
@@ -231,6 +233,7 @@ def test_a_cascade_by_a_guess_certifies_nobody_and_is_read(head: float) -> None:
 
 
 @pytest.mark.parametrize(("features", "certified"), [(40, True), (8, False)])
+@pytest.mark.slow
 def test_two_classes_in_few_digits_need_the_structure(features: int, *, certified: bool) -> None:
     # All gradients are parallel there: the equations are one.
     found = 0

@@ -58,6 +58,7 @@ def round_() -> SmallRound:
     return make_round(FEATURES, NEURONS, 16, 5, seed=1, dtype=torch.float32)
 
 
+@pytest.mark.slow
 def test_the_loop_touches_nothing_wide(round_: SmallRound) -> None:
     seen: list[tuple[int, ...]] = []
 
@@ -73,6 +74,7 @@ def test_the_loop_touches_nothing_wide(round_: SmallRound) -> None:
     assert recovered(peeling.recovery(), round_, within=1e-3) == set(range(16))
 
 
+@pytest.mark.slow
 def test_nothing_as_large_as_the_update_is_made(round_: SmallRound) -> None:
     sizes: list[int] = []
 

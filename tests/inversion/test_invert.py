@@ -42,6 +42,7 @@ def features_of(model: nn.Module, x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-4), (torch.float64, 1e-11)])
+@pytest.mark.slow
 def test_inputs_that_features_determine_are_found_to_rounding(
     dtype: torch.dtype, error: float
 ) -> None:
@@ -54,6 +55,7 @@ def test_inputs_that_features_determine_are_found_to_rounding(
     assert repr(found) == "Inversion(4 reconstructions from features of layer '3', 4 determined)"
 
 
+@pytest.mark.slow
 def test_what_features_leave_open_is_never_called_determined() -> None:
     # One channel of 36 features cannot determine 64 pixels, whatever a prior makes of them.
     model, x = network(1), pictures(3)
@@ -88,6 +90,7 @@ def test_features_of_no_input_are_not_reached() -> None:
     assert not found.determined.any()
 
 
+@pytest.mark.slow
 def test_no_sample_affects_another() -> None:
     model, x = network(2), pictures(3)
     rows = features_of(model, x)
@@ -96,6 +99,7 @@ def test_no_sample_affects_another() -> None:
     assert float((together.inputs[1:2] - alone.inputs).abs().max()) < 1e-3
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_result() -> None:
     model, x = network(1), pictures(2)
     one, other = (
@@ -145,6 +149,7 @@ def test_an_update_ends_in_its_inputs_and_its_front_confirms_them() -> None:
     assert numbers["determined"] == numbers["reconstructions"] == 4
 
 
+@pytest.mark.slow
 def test_the_front_of_a_wrong_batch_does_not_confirm() -> None:
     model, x, y = network(), pictures(4), torch.tensor([0, 1, 2, 0])
     audit = gp.audit(model, x, y)

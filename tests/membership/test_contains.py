@@ -78,6 +78,7 @@ def test_everybody_is_recognised(client: gp.Client, dtype: torch.dtype) -> None:
     seed=st.integers(0, 5),
 )
 @settings(max_examples=75)
+@pytest.mark.slow
 def test_no_verdict_is_ever_wrong(
     *, batch: int, features: int, neurons: int, steps: int | None, double: bool, seed: int
 ) -> None:

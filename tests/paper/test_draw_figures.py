@@ -40,6 +40,7 @@ def check(paths: list[Path], names: list[str]) -> None:
             assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
 
 
+@pytest.mark.slow
 def test_titles_can_be_left_out_of_the_drawings(tmp_path: Path, digits: Dataset) -> None:
     def drawn(folder: str, *, titles: bool) -> tuple[Image.Image, bytes]:
         paths = draw_figures(
@@ -60,6 +61,7 @@ def test_titles_can_be_left_out_of_the_drawings(tmp_path: Path, digits: Dataset)
     assert (np.abs(apart).max(axis=(1, 2)) > 8).mean() < 0.05
 
 
+@pytest.mark.slow
 def test_figures_are_written_in_all_formats_with_their_captions(
     tmp_path: Path, digits: Dataset
 ) -> None:

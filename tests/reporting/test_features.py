@@ -97,6 +97,7 @@ def test_the_page_shows_no_pictures_of_features(found: Audit, digits: Dataset) -
     assert json.loads(payload.to_json())["space"] == "features"
 
 
+@pytest.mark.slow
 def test_figures_are_strips(found: Audit, digits: Dataset, tmp_path: Path) -> None:
     title = originals_and_recovered(found, digits).texts[0].get_text()
     assert title == "8 of 8 feature vectors recovered from one gradient"

@@ -77,6 +77,7 @@ def test_an_unknown_label_is_no_wrong_one(unlabelled: Audit, digits: Dataset) ->
     assert all(axes.get_xlabel().startswith("round ") for axes in figure.axes[1::2])
 
 
+@pytest.mark.slow
 def test_targets_that_are_no_labels_are_not_shown(
     whole: Audit, digits: Dataset, records: Audit, patients: Dataset
 ) -> None:
@@ -130,6 +131,7 @@ def test_many_features_come_without_values_and_names(digits: Dataset, whole: Aud
     assert not figure.axes[-1].get_xticklabels()
 
 
+@pytest.mark.slow
 def test_names_from_files_cannot_break_a_figure(
     digits: Dataset, whole: Audit, patients: Dataset, records: Audit
 ) -> None:
@@ -193,6 +195,7 @@ def test_a_figure_that_cannot_be_drawn_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_pictures_have_true_colours_and_can_be_cut(part: Audit) -> None:
     figure = activation_grid_rounds(part)
     with Image.open(io.BytesIO(png(figure, dpi=50))) as whole:

@@ -4,6 +4,7 @@ import csv
 import io
 from dataclasses import fields, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -55,6 +56,7 @@ rows = st.lists(
 
 
 @given(rows)
+@pytest.mark.slow
 def test_parquet_holds_the_same_as_csv(given_: list[Finished]) -> None:
     table = parquet.read_table(io.BytesIO(to_parquet(given_)))
     lines = list(csv.DictReader(io.StringIO(to_csv(given_).decode())))

@@ -496,6 +496,7 @@ def test_the_page_of_a_large_batch_is_small() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.text()))
+@pytest.mark.slow
 def test_json_in_a_page_is_the_same_and_holds_no_tag(values: list[object]) -> None:
     text = embedded(values)
     assert json.loads(text) == values

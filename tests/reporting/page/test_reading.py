@@ -169,6 +169,7 @@ JUNK = st.one_of(
 
 
 @given(data=st.data())
+@pytest.mark.slow
 def test_whatever_is_accepted_can_be_shown(data: st.DataObject, pages: dict[str, Report]) -> None:
     """One value of a good file is replaced by something else: it is refused, or there is a page."""
     values = json.loads(pages[data.draw(st.sampled_from(sorted(pages)))].payload.to_json())
