@@ -10,8 +10,6 @@ its own. The exit status is 1 if anything that was certified is wrong.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,11 +19,9 @@ from pathlib import Path
 from statistics import fmean
 from unittest.mock import PropertyMock, patch
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import audits
-from benchmarks.cells import markdown_table, run
+from benchmarks.cells import run
+from benchmarks.command import arguments, show
 from benchmarks.conditions import chosen, plan
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.decoder.cascade import Peeling
@@ -126,16 +122,10 @@ def _whole(row: Row) -> Cell:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
-    parser.add_argument("--out", type=Path, default=Path("ablation.csv"))
+    parser = arguments(__doc__, out="ablation.csv")
     parser.add_argument("--conditions", default=CONDITIONS, help="names or patterns, with commas")
     parser.add_argument("--largest", type=int, default=128, help="largest batch")
     parser.add_argument("--neurons", type=int, default=1000)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     cells = [
         Cell(**asdict(cell), without=without)
@@ -145,13 +135,7 @@ def main() -> None:
     ]
     one = partial(measure, data_dir=given.data_dir, neurons=given.neurons)
     rows = run(cells, one, given.out, Row, workers=given.workers)
-    table = Table(*TITLES)
-    lines = list(tabulate(rows))
-    for line in lines:
-        table.add_row(*line)
-    Console().print(table)
-    if given.markdown is not None:
-        given.markdown.write_text(markdown_table(TITLES, lines), encoding="utf-8")
+    show(TITLES, tabulate(rows), markdown=given.markdown)
     sys.exit(1 if any(audits.faults(list(rows)).values()) else 0)
 
 

@@ -10,14 +10,11 @@ and version of the code its own. The exit code is 1 if anything that was certifi
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 
 from rich.console import Console
@@ -26,6 +23,7 @@ from rich.table import Table
 from benchmarks.audits import Cell, Row, faults, measure
 from benchmarks.cells import markdown_table, run
 from benchmarks.clients import CONDITIONS, Condition
+from benchmarks.command import arguments
 from gradpeel.datasets.standard import STANDARD
 
 TITLES = (
@@ -165,17 +163,11 @@ def markdown(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
-    parser.add_argument("--out", type=Path, default=Path("conditions.csv"))
+    parser = arguments(__doc__, out="conditions.csv")
     parser.add_argument("--conditions", default="*", help="names or patterns, with commas")
     parser.add_argument("--datasets", default=",".join(STANDARD))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--neurons", type=int, default=1000)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     cells = plan(chosen(given.conditions), given.datasets.split(","), given.seeds)
     one = partial(measure, data_dir=given.data_dir, neurons=given.neurons)

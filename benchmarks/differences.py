@@ -13,9 +13,7 @@ of its own. The exit code is 1 if anything that was certified is false.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -28,7 +26,8 @@ import torch
 from torch import nn
 
 import gradpeel as gp
-from benchmarks.cells import load_cached, markdown_table, run
+from benchmarks.cells import load_cached, run
+from benchmarks.command import arguments, show
 from gradpeel.datasets import draw_batch
 from gradpeel.exposure import exposure
 from gradpeel.networks import mlp
@@ -167,20 +166,10 @@ def tabulate(rows: list[Row]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("differences.csv"))
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    given = parser.parse_args()
+    given = arguments(__doc__, out="differences.csv").parse_args()
     one = partial(measure, data_dir=given.data_dir)
     rows = run(cells(), one, given.out, Row, workers=given.workers)
-    table = markdown_table(TITLES, tabulate(rows))
-    print(table)
-    if given.markdown:
-        given.markdown.write_text(table, encoding="utf-8")
+    show(TITLES, tabulate(rows), markdown=given.markdown)
     sys.exit(1 if any(row.false for row in rows) else 0)
 
 

@@ -16,8 +16,6 @@ of its own. The exit code is 1 if any certificate is false.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,12 +26,11 @@ from types import MappingProxyType
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
 import gradpeel as gp
-from benchmarks.cells import load_cached, markdown_table, run
+from benchmarks.cells import load_cached, run
+from benchmarks.command import arguments, show
 from benchmarks.gallery_networks import CATEGORIES, NETWORKS, NOT_SIMULATED, NUMBERS, VOCABULARY
 
 BATCH_SIZES = (1, 8, 32, 64, 128)
@@ -203,27 +200,13 @@ def findings(rows: list[Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
+    parser = arguments(__doc__, out="gallery.csv")
     parser.add_argument("--suite", choices=[*SUITES], default="gallery")
-    parser.add_argument("--out", type=Path, default=Path("gallery.csv"))
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     one = partial(measure, data_dir=given.data_dir)
     rows = run(cells(given.suite, given.seeds), one, given.out, Row, workers=given.workers)
-    lines = list(tabulate(rows))
-    table = Table(*TITLES)
-    for line in lines:
-        table.add_row(*line)
-    Console(width=160).print(table)
-    for finding in findings(rows):
-        print(finding)
-    if given.markdown:
-        given.markdown.write_text(markdown_table(TITLES, lines), encoding="utf-8")
+    show(TITLES, tabulate(rows), findings(rows), markdown=given.markdown)
     sys.exit(1 if any(row.false for row in rows) else 0)
 
 

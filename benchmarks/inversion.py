@@ -14,8 +14,6 @@ of its own. The exit code is 1 if a goal is missed.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -25,13 +23,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional
 
 import gradpeel as gp
-from benchmarks.cells import load_cached, markdown_table, run
+from benchmarks.cells import load_cached, run
+from benchmarks.command import arguments, show
 from gradpeel.datasets import draw_batch
 
 DATASETS = ("mnist", "fashion_mnist", "cifar10")
@@ -193,28 +190,14 @@ def findings(rows: list[Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("inversion.csv"))
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser = arguments(__doc__, out="inversion.csv")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     one = partial(measure, data_dir=given.data_dir)
     chosen = cells(given.seeds, given.batch_size)
     rows = run(chosen, one, given.out, Row, workers=given.workers)
-    lines = list(tabulate(rows))
-    table = Table(*TITLES)
-    for line in lines:
-        table.add_row(*line)
-    Console(width=160).print(table)
-    for finding in findings(rows):
-        print(finding)
-    if given.markdown:
-        given.markdown.write_text(markdown_table(TITLES, lines), encoding="utf-8")
+    show(TITLES, tabulate(rows), findings(rows), markdown=given.markdown)
     sys.exit(0 if all(row.reaches_goals for row in rows) else 1)
 
 

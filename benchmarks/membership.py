@@ -19,9 +19,7 @@ of its own. The exit code is 1 if any verdict is wrong.
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,12 +30,11 @@ from types import MappingProxyType
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
 import gradpeel as gp
-from benchmarks.cells import load_cached, markdown_table, run
+from benchmarks.cells import load_cached, run
+from benchmarks.command import arguments, show
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.designs import PAPER_METHODS, Layer
 from gradpeel.networks import mlp
@@ -325,27 +322,13 @@ def findings(rows: list[Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
+    parser = arguments(__doc__, out="membership.csv")
     parser.add_argument("--suite", choices=[*SUITES], default="goals")
-    parser.add_argument("--out", type=Path, default=Path("membership.csv"))
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     one = partial(measure, data_dir=given.data_dir)
     rows = run(SUITES[given.suite](given.seeds), one, given.out, Row, workers=given.workers)
-    lines = list(tabulate(rows))
-    table = Table(*TITLES)
-    for line in lines:
-        table.add_row(*line)
-    Console(width=160).print(table)
-    for finding in findings(rows):
-        print(finding)
-    if given.markdown:
-        given.markdown.write_text(markdown_table(TITLES, lines), encoding="utf-8")
+    show(TITLES, tabulate(rows), findings(rows), markdown=given.markdown)
     sys.exit(1 if any(row.wrong for row in rows) else 0)
 
 

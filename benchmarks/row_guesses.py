@@ -19,8 +19,6 @@ so an interrupted run resumes.
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -29,12 +27,11 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 import gradpeel as gp
-from benchmarks.cells import markdown_table, run
+from benchmarks.cells import run
+from benchmarks.command import arguments, show
 from benchmarks.rows import load_samples
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.residual import Residual
@@ -235,27 +232,15 @@ def tabulate(rows: list[Row]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("row-guesses.csv"))
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser = arguments(__doc__, out="row-guesses.csv")
     parser.add_argument("--datasets", default="mnist,cifar100", help="names, with commas")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     one = partial(measure, data_dir=given.data_dir)
     rows = run(
         cells(given.datasets.split(","), given.seeds), one, given.out, Row, workers=given.workers
     )
-    lines = list(tabulate(rows))
-    table = Table(*TITLES)
-    for line in lines:
-        table.add_row(*line)
-    Console().print(table)
-    if given.markdown:
-        given.markdown.write_text(markdown_table(TITLES, lines), encoding="utf-8")
+    show(TITLES, tabulate(rows), markdown=given.markdown)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ code a file of its own. The exit code is 1 if anything that was certified is wro
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -21,12 +19,11 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
 import gradpeel as gp
 from benchmarks.cells import load_cached, markdown_table, run
+from benchmarks.command import arguments, show
 from benchmarks.row_suites import SETTINGS, SUITES, TRAININGS, Cell
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.gradients import gradients
@@ -255,32 +252,17 @@ def findings(rows: list[Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
+    parser = arguments(__doc__, out="rows.csv")
     parser.add_argument("--suite", choices=[*SUITES], default="goals")
-    parser.add_argument("--out", type=Path, default=Path("rows.csv"))
-    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     parser.add_argument("--datasets", default=",".join(STANDARD), help="names, with commas")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     one = partial(measure, data_dir=given.data_dir)
     chosen = given.datasets.split(",")
     cells = [cell for cell in SUITES[given.suite](given.seeds) if cell.dataset in chosen]
     rows = run(cells, one, given.out, Row, workers=given.workers)
-    lines = list(tabulate(rows))
-    table = Table(*TITLES)
-    for line in lines:
-        table.add_row(*line)
-    Console(width=160).print(table)
-    for finding in findings(rows):
-        print(finding)
-    if given.markdown:
-        summary = markdown_table(SUMMARY_TITLES, summarise(rows))
-        text = f"{summary}\n{markdown_table(TITLES, lines)}"
-        given.markdown.write_text(text, encoding="utf-8")
+    summary = markdown_table(SUMMARY_TITLES, summarise(rows))
+    show(TITLES, tabulate(rows), findings(rows), markdown=given.markdown, before=f"{summary}\n")
     sys.exit(1 if any(row.false for row in rows) else 0)
 
 

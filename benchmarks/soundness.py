@@ -12,9 +12,7 @@ anything was false.
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -29,6 +27,7 @@ from scipy.stats import binomtest
 
 import gradpeel as gp
 from benchmarks.cells import markdown_table, run
+from benchmarks.command import arguments
 from benchmarks.nulls import KINDS, Null, draw
 from gradpeel.exposure import exposure
 from gradpeel.scoring import score
@@ -238,16 +237,10 @@ def markdown(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
-    parser.add_argument("--out", type=Path, default=Path("soundness.csv"))
+    parser = arguments(__doc__, out="soundness.csv")
     parser.add_argument("--candidates", type=int, default=1_000_000, help="for each dtype")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--neurons", type=int, default=1000)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     rows = measure_until(
         given.candidates,
