@@ -47,6 +47,7 @@ def test_every_audit_leaves_figures_and_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.slow
 def test_samples_can_be_left_out(tmp_path: Path) -> None:
     runs = run_demo(tmp_path / "out", samples=False)
     for run in runs:

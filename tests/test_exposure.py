@@ -136,6 +136,7 @@ def grids_with_copies(draw: st.DrawFn) -> tuple[Grid, list[int], list[int]]:
 
 @settings(deadline=None, max_examples=200)
 @given(drawn=grids_with_copies())
+@pytest.mark.slow
 def test_copies_are_peeled_as_one(drawn: tuple[Grid, list[int], list[int]]) -> None:
     grid, chosen, firsts = drawn
     kept = sorted(set(chosen))

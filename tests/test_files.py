@@ -32,6 +32,7 @@ ARRAYS: st.SearchStrategy[NDArray[Any]] = hnp.arrays(
 
 @settings(max_examples=80)
 @given(arrays=st.dictionaries(st.sampled_from(["a", "x.y", "a.npy"]), ARRAYS), packed=st.booleans())
+@pytest.mark.slow
 def test_reads_what_numpy_wrote(arrays: dict[str, NDArray[Any]], *, packed: bool) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a.npz"

@@ -61,6 +61,7 @@ def test_cross_entropy_is_torch_s(drawn: tuple[CrossEntropy, Tensor, Tensor]) ->
 
 @settings(max_examples=150)
 @given(labelled())
+@pytest.mark.slow
 def test_the_gradient_is_the_automatic_one(drawn: tuple[CrossEntropy, Tensor, Tensor]) -> None:
     loss, logits, labels = drawn
     found = loss.gradient(logits, labels)

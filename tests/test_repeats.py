@@ -48,6 +48,7 @@ def test_batches_are_drawn_without_replacement_and_by_the_seed() -> None:
     assert not torch.equal(found[0].truth, other[0].truth)
 
 
+@pytest.mark.slow
 def test_a_factory_initialises_again() -> None:
     before = torch.get_rng_state()
     found = many(make, X[:6], Y[:6])

@@ -533,6 +533,7 @@ def test_a_decoder_that_wrongly_claims_all_is_caught(monkeypatch: pytest.MonkeyP
     assert decode(CELL, scene).wrong_complete == 1
 
 
+@pytest.mark.slow
 def test_a_decoder_that_breaks_or_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def break_(*_: object, **__: object) -> Recovery:
         raise ZeroDivisionError("division by zero")

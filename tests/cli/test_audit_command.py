@@ -115,6 +115,7 @@ def test_json_is_one_object_with_the_promised_keys() -> None:
     assert {key: numbers[key] for key in expected} == expected
 
 
+@pytest.mark.slow
 def test_inputs_are_reconstructed_where_features_come_back() -> None:
     options = ("--data", "digits", "--batch-size", "3", "--neurons", "300", "--init", "torch")
     numbers = numbers_of(*options, "--tail", "200", "--layer", "3", "--invert")
@@ -209,6 +210,7 @@ def test_a_seed_names_the_result(options: list[str]) -> None:
         (["--design", "soliton-data"], {"design": "soliton-data", "soliton": [0.05, 0.4]}),
     ],
 )
+@pytest.mark.slow
 def test_options_reach_the_audit(options: list[str], expected: dict[str, object]) -> None:
     numbers = numbers_of(*SMALL, *options)
     assert {key: numbers[key] for key in expected} == expected
@@ -379,6 +381,7 @@ def test_what_ends_half_way_leaves_nothing(
 
 
 @pytest.mark.usefixtures("_no_figures")
+@pytest.mark.slow
 def test_the_batch_is_the_first_samples_or_drawn(folder: Path) -> None:
     # Every sample is its own class, so the last layer's bias gradient names the batch: it is
     # negative for those and only those.
@@ -406,6 +409,7 @@ def save_mnist(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("shuffle", [[], ["--shuffle"]])
+@pytest.mark.slow
 def test_a_standard_set_is_taken_from_the_data_directory(folder: Path, shuffle: list[str]) -> None:
     save_mnist(folder)
     small = ("--batch-size", "8", "--neurons", "200", *shuffle)
@@ -447,6 +451,7 @@ OWN = ("--data", "breast_cancer", "--batch-size", "8", "--effort", "0")
 
 
 @pytest.mark.usefixtures("own")
+@pytest.mark.slow
 def test_a_network_of_ones_own() -> None:
     numbers = numbers_of(*OWN, "--model", "my_network:make_model")
     assert (numbers["neurons"], numbers["weights"], numbers["dtype"]) == (120, "keep", "float32")
@@ -460,6 +465,7 @@ def test_a_network_of_ones_own() -> None:
 
 
 @pytest.mark.usefixtures("own")
+@pytest.mark.slow
 def test_weights_from_a_file_with_and_without_a_network() -> None:
     file = ("--checkpoint", "step-9.safetensors")
     mine, from_file = (
@@ -520,6 +526,7 @@ def test_tables_and_files_without_a_test_split(folder: Path) -> None:
     assert numbers_of("--data", "alone.npz", *small)["features"] == 5
 
 
+@pytest.mark.slow
 def test_images_for_convolutions(folder: Path) -> None:
     small = ("--data", "digits", "--batch-size", "4", "--neurons", "60")
     finished = run(*small, "--channels-first", "--out", "out")

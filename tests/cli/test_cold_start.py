@@ -71,6 +71,7 @@ def test_help_and_the_version_wait_for_nothing(tmp_path: Path) -> None:
     assert not modules & SLOW
 
 
+@pytest.mark.slow
 def test_a_wrong_option_is_reported_at_once(tmp_path: Path) -> None:
     digits = ["audit", "--data", "digits"]
     wrong = [
@@ -88,6 +89,7 @@ def test_a_wrong_option_is_reported_at_once(tmp_path: Path) -> None:
     assert not modules & SLOW
 
 
+@pytest.mark.slow
 def test_wrong_data_is_reported_before_torch_is_loaded(tmp_path: Path) -> None:
     wrong = [
         ["audit", "--data", "digitts"],

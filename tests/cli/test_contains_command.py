@@ -108,6 +108,7 @@ def trained() -> gp.Update:
 
 
 @pytest.mark.parametrize("command", ["peel", "contains --records records.npz"])
+@pytest.mark.slow
 def test_momentum_and_weight_decay_are_undone(
     command: str, trained: gp.Update, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ def test_momentum_and_weight_decay_are_undone(
     ],
 )
 @pytest.mark.usefixtures("trained")
+@pytest.mark.slow
 def test_where_nothing_is_found_a_hint_names_the_options(options: str, words: str) -> None:
     before, after = load_file("model.safetensors"), load_file("trained.safetensors")
     differences = {name: before[name] - after[name] for name in before}

@@ -69,6 +69,7 @@ def test_an_update_tells_what_the_audit_found(truth: dict[str, Any]) -> None:
     assert numbers["max_error"] < 1e-6
 
 
+@pytest.mark.slow
 def test_an_update_that_does_not_say_its_batch_size(truth: dict[str, Any]) -> None:
     save_file(load_file(FILES[0]), FILES[0])  # without what `save_update` wrote beside
     numbers = json.loads(run("--json").stdout)
@@ -77,6 +78,7 @@ def test_an_update_that_does_not_say_its_batch_size(truth: dict[str, Any]) -> No
     assert "24, estimated from the weight of one sample" in run().stdout
 
 
+@pytest.mark.slow
 def test_a_wrong_batch_size_is_told(truth: dict[str, Any]) -> None:
     save_file(load_file(FILES[0]), FILES[0])
     numbers = json.loads(run("--batch-size", "25", "--json").stdout)
@@ -98,6 +100,7 @@ def test_label_smoothing_reaches_the_decoder(
 
 
 @pytest.mark.parametrize("layers", [("1.", "3."), ("1.", "3.", "5.")], ids=["first", "all"])
+@pytest.mark.slow
 def test_the_first_layers_are_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers: tuple[str, ...]
 ) -> None:
@@ -130,6 +133,7 @@ def test_counts_are_shown_and_nothing_is_written(truth: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("shape", "sample_shape"), [([], (64,)), (["--shape", "8,8"], (8, 8))])
+@pytest.mark.slow
 def test_samples_are_written_on_request_for_the_user_alone(
     truth: dict[str, Any], shape: list[str], sample_shape: tuple[int, ...]
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_missing_companion_is_named(tmp_path: Path) -> None:
 
 @given(data=st.data())
 @settings(max_examples=200)
+@pytest.mark.slow
 def test_a_damaged_file_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     gz = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder:

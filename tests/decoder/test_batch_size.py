@@ -222,6 +222,7 @@ def test_a_share_that_is_told_is_that_of_a_sample(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize("sigma", [1e-8, 1e-6])
+@pytest.mark.slow
 def test_under_noise(sigma: float) -> None:
     for seed in range(3):
         round_ = make_round(60, 200, 10, 6, seed=seed)

@@ -166,6 +166,7 @@ def test_with_other_losses(loss: CrossEntropy) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.slow
 def test_with_two_hundred_class_weights_and_nobody_says_how_many(dtype: torch.dtype) -> None:
     weights = torch.linspace(1.0, 2.0, 200).double().tolist()
     loss = CrossEntropy(class_weights=tuple(weights))

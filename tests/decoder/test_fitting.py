@@ -84,6 +84,7 @@ def test_clean_equations_give_the_unknowns(size: tuple[int, int, int]) -> None:
 
 @settings(max_examples=150)
 @given(SIZES, st.data())
+@pytest.mark.slow
 def test_equations_that_do_not_belong_are_found_and_move_nothing(
     size: tuple[int, int, int], data: st.DataObject
 ) -> None:

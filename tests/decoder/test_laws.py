@@ -65,6 +65,7 @@ def merge(coordinates: Tensor, error: Tensor, direction: Tensor) -> Tensor:
 
 @settings(max_examples=200)
 @given(crowds())
+@pytest.mark.slow
 def test_merging_equals_comparing_all_pairs(crowd: tuple[Tensor, Tensor, Tensor]) -> None:
     coordinates, error, direction = crowd
     assert merge(coordinates, error, direction).tolist() == merge_slowly(coordinates, error)

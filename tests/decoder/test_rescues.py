@@ -64,6 +64,7 @@ def test_sure_predictions_in_few_digits_certify_nothing_false(
 
 
 @pytest.mark.parametrize("scale", [15.0, 20.0])
+@pytest.mark.slow
 def test_those_who_are_not_recovered_do_not_spoil_the_others(scale: float) -> None:
     found = surest(0, scale, 60, features=80, neurons=250)
     assert found.score.recovered >= 50
@@ -113,6 +114,7 @@ def test_harder_looks_find_more(dtype: torch.dtype) -> None:
     assert found.score.false_certificates == found.score.repeats == 0
 
 
+@pytest.mark.slow
 def test_with_two_classes_nothing_is_tried() -> None:
     # All gradients are parallel there: what follows confirms nothing.
     for seed in range(3):

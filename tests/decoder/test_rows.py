@@ -139,6 +139,7 @@ def test_float32() -> None:
 @pytest.mark.parametrize(
     "told", [{"knows_tail": False}, {"loss": MeanSquaredError()}], ids=["nothing known", "mse"]
 )
+@pytest.mark.slow
 def test_without_tail_or_labels(told: dict[str, Any]) -> None:
     round_ = crowded()
     recovery = peel(round_.model, round_.update, **told)
@@ -171,6 +172,7 @@ def test_a_next_layer_that_can_send_back_anything() -> None:
 
 
 @pytest.mark.parametrize("same_label", [True, False])
+@pytest.mark.slow
 def test_copies(same_label: bool) -> None:
     plain = crowded(24)
     x = torch.cat([plain.x, plain.x[:3]])
@@ -264,6 +266,7 @@ def test_a_sample_too_faint_to_be_certified_is_readable(seed: int) -> None:
     assert float((first - round_.x[0]).norm() / round_.x[0].norm()) < 0.02
 
 
+@pytest.mark.slow
 def test_progress_is_told() -> None:
     round_ = crowded()
     seen: list[RowCount] = []

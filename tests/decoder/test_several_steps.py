@@ -38,6 +38,8 @@ TRAININGS: list[dict[str, Any]] = [
     {"lr": 0.05, "local_steps": 4, "weight_decay": 0.01},
 ]
 
+SLOW = pytest.mark.slow
+
 
 def crowded(
     batch: int = 30,
@@ -107,6 +109,7 @@ def test_copies_with_different_labels_get_none() -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_in_float32_all_are_readable(seed: int) -> None:
     # Two samples that differ by less than the roundings of the weights would look like one.
     round_ = crowded(dtype=torch.float32, seed=seed, lr=0.1, local_steps=5)
@@ -115,12 +118,10 @@ def test_in_float32_all_are_readable(seed: int) -> None:
     assert readable(recovery, round_.x, within=1e-2) == set(range(30))
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.float32, marks=SLOW)])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=SLOW), pytest.param(3, marks=SLOW), 10])
 @pytest.mark.parametrize("pair", ["exposure", "offset", "twin"])
-@pytest.mark.parametrize("effort", [0.05, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("effort", [0.05, pytest.param(1.0, marks=SLOW)])
 def test_pairs_that_fire_alike_are_not_taken_for_one(
     effort: float, pair: str, classes: int, dtype: torch.dtype
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_float32_difference_has_the_roundings_of_the_weights(
 @pytest.mark.parametrize("stated", [8, 16, None])
 @pytest.mark.parametrize("lr", [0.1, 0.01, 0.001])
 @pytest.mark.parametrize("pair", ["exposure", "offset"])
+@pytest.mark.slow
 def test_a_wrong_size_does_not_make_pairs_samples(lr: float, pair: str, stated: int | None) -> None:
     # Their means weigh what one sample of a batch of eight would weigh.
     generator = torch.Generator().manual_seed(0)

@@ -125,6 +125,7 @@ def test_one_to_four_layers_behind_the_target(hidden: tuple[int, ...], dtype: to
 
 @pytest.mark.parametrize("classes", [2, 10, 62, 100, 1000])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.slow
 def test_few_and_many_classes(classes: int, dtype: torch.dtype) -> None:
     round_ = make_round(40, 200, 8, classes, seed=classes, dtype=dtype)
     recovery = peel(round_.model, round_.update)

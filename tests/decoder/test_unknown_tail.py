@@ -166,6 +166,7 @@ def test_a_tail_that_is_missing_must_be_said_to_be() -> None:
 
 
 @pytest.mark.parametrize("sigma", [1e-8, 1e-6])
+@pytest.mark.slow
 def test_a_little_noise_is_no_obstacle(sigma: float) -> None:
     for seed in range(3):
         round_ = wide(seed=seed, hidden=(30,))

@@ -214,6 +214,7 @@ def test_where_no_neuron_sees_the_difference_nothing_is_certified(seed: int) -> 
 
 
 @pytest.mark.parametrize("head", [0.1, 0.02])
+@pytest.mark.slow
 def test_a_cascade_by_a_guess_certifies_nobody_and_is_read(head: float) -> None:
     # Forty-eight threes: what one of them weighs cannot be proven with so small a head.
     digits = load("digits")

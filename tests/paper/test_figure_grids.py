@@ -91,6 +91,7 @@ def test_notes_of_several_data_sets_are_read_after_the_data(digits: Dataset) -> 
 
 
 @pytest.mark.parametrize(("batch_size", "neurons"), [(40, 200), (20, 300)])
+@pytest.mark.slow
 def test_the_board_removes_what_peeling_removes(
     batch_size: int, neurons: int, digits: Dataset
 ) -> None:

@@ -31,6 +31,7 @@ def in_colour(dataset: Dataset) -> Dataset:
 
 
 @pytest.mark.parametrize("batch_size", [6, 40])
+@pytest.mark.slow
 def test_the_teaser_shows_evenly_spaced_samples_above_what_was_recovered(
     batch_size: int, digits: Dataset
 ) -> None:
@@ -63,6 +64,7 @@ def test_the_teaser_shows_evenly_spaced_samples_above_what_was_recovered(
 @pytest.mark.parametrize(
     ("batch_size", "neurons", "seed", "reached_late"), [(60, 200, 2, 0), (16, 100, 3, 4)]
 )
+@pytest.mark.slow
 def test_seeds_fire_sparse_neurons_and_typical_samples_do_not(
     batch_size: int, neurons: int, seed: int, reached_late: int, digits: Dataset
 ) -> None:

@@ -47,6 +47,7 @@ def test_originals_stand_above_what_was_recovered(whole: Audit, digits: Dataset)
         assert above.get_position().x0 == pytest.approx(below.get_position().x0)
 
 
+@pytest.mark.slow
 def test_missing_samples_are_hatched(part: Audit, digits: Dataset) -> None:
     figure = originals_and_recovered(part, digits)
     assert len(figure.axes) == 64
@@ -106,6 +107,7 @@ def test_records_come_as_strips_with_their_values(records: Audit, patients: Data
     assert ticks == list(patients.feature_names or ())
 
 
+@pytest.mark.slow
 def test_missing_records_are_hatched_below_the_right_names(
     patients: Dataset, records: Audit
 ) -> None:
@@ -144,6 +146,7 @@ def test_names_from_files_cannot_break_a_figure(
     assert png(originals_and_recovered(records, of_both), dpi=40)
 
 
+@pytest.mark.slow
 def test_colours_are_drawn_as_they_are(digits: Dataset, whole: Audit) -> None:
     """A third axis of three is colour; the data's own range becomes [0, 1]."""
     three = [np.stack([x] * 3, axis=-1) for x in (digits.x_train, digits.x_test)]
@@ -186,6 +189,7 @@ def test_no_figure_shows_samples_where_they_are_left_out(
     assert [path.name for path in paths] == FILES[2:]
 
 
+@pytest.mark.slow
 def test_a_figure_that_cannot_be_drawn_leaves_nothing(
     whole: Audit, digits: Dataset, tmp_path: Path
 ) -> None:

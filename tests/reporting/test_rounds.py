@@ -62,6 +62,7 @@ def test_the_terminal_tells_how_the_client_trained(
     assert "gradient and one attack" not in text
 
 
+@pytest.mark.slow
 def test_the_page_tells_it_too(trained: Audit, digits: Dataset, tmp_path: object) -> None:
     page = report(trained, digits)
     held = {fact.name: fact.text for fact in page.payload.setting}

@@ -154,6 +154,7 @@ def test_several_steps_with_a_norm_are_refused() -> None:
         gp.peel(model, gp.local_update(model, x, y, client))
 
 
+@pytest.mark.slow
 def test_several_steps_with_a_threshold_are_read() -> None:
     torch.manual_seed(0)
     client = gp.Client(lr=0.01, local_steps=3)
