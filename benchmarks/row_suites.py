@@ -23,7 +23,7 @@ from gradpeel.datasets.standard import STANDARD
 
 STARTS = ("torch", "paper")
 SCALINGS = ("standardised", "unit")
-SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
+SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
 """Batch sizes, relative to the number of neurons, at which limits are looked for."""
 
 
@@ -138,7 +138,7 @@ def limits(seeds: int) -> Iterator[Cell]:
     """Where it stops."""
     fixed = partial(_cells, starts=("torch",), scalings=("standardised",))
     for neurons in (250, 500, 1000):
-        for share in SHARES:
+        for share in SHARES if neurons < 1000 else SHARES[:-2]:
             for dataset in ("mnist", "cifar10"):
                 yield from fixed(dataset, round(share * neurons), seeds, neurons=neurons)
     for dataset in ("emnist", "cifar100", "imagenet"):

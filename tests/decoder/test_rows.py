@@ -198,8 +198,14 @@ def test_the_same_every_time() -> None:
     assert torch.equal(first.samples, second.samples)
 
 
+@pytest.mark.slow
+def test_nearly_half_as_many_samples_as_neurons() -> None:
+    round_ = crowded(44, neurons=100)
+    assert recovered(peel(round_.model, round_.update), round_) == set(range(44))
+
+
 def test_more_than_the_layer_can_tell_apart() -> None:
-    round_ = crowded(40, neurons=90)
+    round_ = crowded(40, neurons=75)
     recovery = peel(round_.model, round_.update)
     assert recovery.rows == RowCount(0, 40, searched=False)
     assert recovery.stopped.endswith("; 40 of them are too many for the row cascade")

@@ -159,7 +159,7 @@ class Limits:
     """Readings this near to each other are of one sample, however exact they are."""
 
     # The row cascade.
-    row_most_rank: float = 0.4
+    row_most_rank: float = 0.5
     """Unknown samples, relative to the neurons that carry anything, up to which their rows can
     stand out: about half of the neurons are silent."""
     row_widest_next: float = 0.3
