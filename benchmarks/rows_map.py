@@ -21,8 +21,13 @@ from gradpeel.reporting.style import heading, new_figure, place_axes, png
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LINE, COLUMN = 0.27, 0.62
+LINE, COLUMN = 0.3, 0.68
 """Height and width of an entry, in inches."""
+LABELS, BETWEEN = 2.6, 2.0
+"""Room for the labels of the left panel, and for those of the right one, in inches."""
+
+Shares = tuple[float, float]
+"""What is recovered, and what can be read; NaN for no audit."""
 
 
 def main() -> None:
@@ -47,29 +52,30 @@ def draw(rows: Iterable[Row]) -> bytes:
     ]
     widths = sorted({(row.dataset, row.neurons) for row in sizes}, key=_order)
     left = [
-        [_share(row for row in sizes if _place(row) == (*line, share)) for share in SHARES]
+        [_shares(row for row in sizes if _place(row) == (*line, share)) for share in SHARES]
         for line in widths
     ]
     cases = sorted({(row.dataset, row.dtype) for row in rows if row.setting != "plain"})
     right = [
         [
-            _share(row for row in rows if (row.dataset, row.dtype, row.setting) == (*case, name))
+            _shares(row for row in rows if (row.dataset, row.dtype, row.setting) == (*case, name))
             for case in cases
         ]
         for name in SETTINGS
         if name != "plain"
     ]
     height = LINE * max(len(left), len(right))
-    figure = new_figure(12.4, height + 1.35)
+    start = LABELS + COLUMN * len(SHARES) + BETWEEN
+    figure = new_figure(start + COLUMN * len(cases) + 0.2, height + 1.35)
     heading(
         figure,
         "Where the row cascade stops",
-        "Share of the batch that is recovered with a certificate. Standardised inputs, PyTorch's "
-        "start; no neuron isolates a sample.",
+        "Share of the batch that is recovered with a certificate; in brackets, what can be read "
+        "without one. Standardised inputs, PyTorch's start; no neuron isolates a sample.",
     )
     _panel(
         figure,
-        2.6,
+        LABELS,
         left,
         lines=[_words(name, neurons) for name, neurons in widths],
         columns=[f"{share:.0%}" for share in SHARES],
@@ -77,7 +83,7 @@ def draw(rows: Iterable[Row]) -> bytes:
     )
     _panel(
         figure,
-        8.5,
+        start,
         right,
         lines=[name for name in SETTINGS if name != "plain"],
         columns=[f"{STANDARD[name].title}\n{dtype}" for name, dtype in cases],
@@ -94,7 +100,9 @@ def _place(row: Row) -> tuple[str, int, float]:
 
 def _words(dataset: str, neurons: int) -> str:
     known = STANDARD[dataset]
-    return f"{known.title}, {known.classes} classes, N = {neurons:,}"
+    # Its usual subsets have fewer classes.
+    classes = "200 or more" if dataset == "imagenet" else known.classes
+    return f"{known.title}, {classes} classes, N = {neurons:,}"
 
 
 def _order(line: tuple[str, int]) -> tuple[int, int, int]:
@@ -102,16 +110,21 @@ def _order(line: tuple[str, int]) -> tuple[int, int, int]:
     return STANDARD[dataset].classes, [*STANDARD].index(dataset), neurons
 
 
-def _share(rows: Iterable[Row]) -> float:
-    """Share of all samples that were recovered; NaN for no audit."""
-    shares = [row.recovered / row.batch_size for row in rows]
-    return fmean(shares) if shares else float("nan")
+def _shares(rows: Iterable[Row]) -> Shares:
+    """Means over some audits."""
+    some = list(rows)
+    if not some:
+        return math.nan, math.nan
+    return (
+        fmean(row.recovered / row.batch_size for row in some),
+        fmean(row.readable / row.batch_size for row in some),
+    )
 
 
 def _panel(
     figure: Figure,
     left: float,
-    values: list[list[float]],
+    values: list[list[Shares]],
     *,
     lines: list[str],
     columns: list[str],
@@ -119,11 +132,13 @@ def _panel(
 ) -> None:
     """A heat map with its numbers."""
     axes = place_axes(figure, left, 0.75, COLUMN * len(columns), LINE * len(lines))
-    axes.imshow(values, cmap="Oranges", vmin=0.0, vmax=1.25, aspect="auto")
+    recovered = [[entry[0] for entry in entries] for entries in values]
+    axes.imshow(recovered, cmap="Oranges", vmin=0.0, vmax=1.25, aspect="auto")
     for line, entries in enumerate(values):
-        for column, value in enumerate(entries):
+        for column, (value, read) in enumerate(entries):
             if not math.isnan(value):
-                axes.text(column, line, f"{value:.2f}", ha="center", va="center", size=8)
+                words = f"{value:.2f}" if read - value < 0.005 else f"{value:.2f} ({read:.2f})"
+                axes.text(column, line, words, ha="center", va="center", size=8)
     axes.set_xticks(range(len(columns)), columns, size=8)
     axes.set_yticks(range(len(lines)), lines, size=8)
     axes.tick_params(length=0)
