@@ -399,5 +399,7 @@ def _of_rows(rows: RowCount | None) -> str:
     if rows is None or rows.found == rows.unknown:
         return ""
     if not rows.searched:
-        return f"; the row cascade was not run, because peeling left too many ({rows.unknown})"
-    return f"; the row cascade found the rows of {rows.found} of the {rows.unknown} that were left"
+        too_many = f"peeling left too many samples ({rows.unknown})"
+        return f"; the row cascade was not run, because {too_many}"
+    left = f"the {rows.unknown} samples that peeling left"
+    return f"; the row cascade found the rows of {rows.found} of {left}"
