@@ -71,10 +71,10 @@ class Outcome(StrEnum):
 
     RECOVERED = "recovered"
     ROUGH = "certified, but too far off to count as recovered"
-    FAINT = "gradient too small to stand out of the update's roundings or noise"
-    COARSE = "roundings or noise leave fewer digits than a certificate needs"
-    INEXACT = "what the cascade leaves of it is too inexact to prove"
-    HIDDEN = "within reach only behind another sample that was not recovered"
+    FAINT = "gradient too small to stand out from rounding errors or noise"
+    COARSE = "rounding errors or noise leave fewer digits than a certificate needs"
+    INEXACT = "after roundings and subtractions too inexact to be proven"
+    HIDDEN = "within reach only after another sample that was not recovered"
     MISSED = "missed although peeling the activation grid reaches it"
     UNREACHED = "not reached by peeling"
 

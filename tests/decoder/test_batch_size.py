@@ -119,7 +119,7 @@ def test_more_than_stated_refute_it() -> None:
     assert size.is_refuted
     assert not size.is_confirmed
     assert size.value == 10
-    assert recovery.warnings == ("batch_size=7 is stated, but 10 of its samples are certified",)
+    assert recovery.warnings == ("batch_size=7 is stated, but 10 samples are certified",)
     # In a sum the weight of a sample says nothing of the size.
     total = make_round(60, 200, 10, 6, reduction="sum")
     size = peel(total.model, replace(total.update, batch_size=7)).batch_size
@@ -133,8 +133,8 @@ def test_a_size_that_the_weight_contradicts_is_told() -> None:
     recovery = peel(round_.model, replace(round_.update, batch_size=13))
     (warning,) = recovery.warnings
     assert warning == (
-        "batch_size=13 is stated, but the weight of a sample says 10: the size is wrong, or the "
-        "update was scaled"
+        "batch_size=13 is stated, but the weight of one sample suggests 10: either the stated size "
+        "is wrong or the update was scaled"
     )
     assert recovery.batch_size.proven is None
     assert not recovery.batch_size.is_refuted

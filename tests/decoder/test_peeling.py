@@ -153,6 +153,7 @@ def test_complete_is_a_proof_over_all_layers() -> None:
     recovery = peel(round_.model, Update(gradients, round_.update.batch_size))
     assert len(recovery) == len(round_.x)
     assert not recovery.complete
+    assert recovery.stopped.endswith("together they do not explain the whole update")
 
 
 def test_claims_no_completeness_for_a_part_of_the_batch() -> None:

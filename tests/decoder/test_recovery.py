@@ -45,7 +45,9 @@ def test_an_update_of_zeros() -> None:
     nothing = Update({name: 0 * g for name, g in round_.update.gradients.items()}, 8)
     for knows_tail in (True, False):
         recovery = peel(round_.model, nothing, knows_tail=knows_tail)
-        assert recovery.stopped == "the update is zero: there is nothing in it"
+        assert (
+            recovery.stopped == "the gradient of the layer is zero: there is nothing to read in it"
+        )
         assert len(recovery) == 0
         assert recovery.samples.shape == (0, 24)
         assert not recovery.complete
@@ -57,7 +59,7 @@ def test_nobody_stands_alone() -> None:
         model.get_parameter("0.bias").add_(50.0)
     round_ = make_round()
     recovery = peel(model, round_of(model, round_.x, round_.y).update)
-    assert recovery.stopped.startswith("no candidate can be certified: none stands alone")
+    assert recovery.stopped.startswith("no sample can be certified: no neuron isolates one")
 
 
 def test_those_who_hide_behind_each_other() -> None:
@@ -65,7 +67,7 @@ def test_those_who_hide_behind_each_other() -> None:
     for update in (round_.update, replace(round_.update, batch_size=None)):
         recovery = peel(round_.model, update, effort=0.0)
         assert len(recovery) == 16
-        assert recovery.stopped == "no neuron isolates one of the other 34 samples"
+        assert recovery.stopped == "no neuron isolates any of the other 34 samples"
         assert 0 < recovery.explained < 1
 
 

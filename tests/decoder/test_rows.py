@@ -208,7 +208,9 @@ def test_more_than_the_layer_can_tell_apart() -> None:
     round_ = crowded(40, neurons=75)
     recovery = peel(round_.model, round_.update)
     assert recovery.rows == RowCount(0, 40, searched=False)
-    assert recovery.stopped.endswith("; 40 of them are too many for the row cascade")
+    assert recovery.stopped.endswith(
+        "the row cascade was not run, because peeling left too many samples (40)"
+    )
     assert len(recovery) == 0
 
 
@@ -217,7 +219,7 @@ def test_what_was_not_found_is_told() -> None:
     recovery = peel(round_.model, round_.update, effort=0.01)
     assert recovery.rows is not None
     assert recovery.rows.found < recovery.rows.unknown == 60
-    found = f"the row cascade found {recovery.rows.found} of 60 rows"
+    found = f"found the rows of {recovery.rows.found} of the 60 samples that peeling left"
     assert recovery.stopped.endswith(found)
 
 

@@ -68,10 +68,10 @@ def audit_command(
         str,
         typer.Option(
             metavar="NAME_OR_FILE",
-            help="digits, breast_cancer, photos; or cifar10, cifar100, mnist, emnist, "
-            "fashion_mnist, svhn, imagenet, harus, which are looked up in --data-dir and in the "
-            "cache, then downloaded; or a file of your own: .npz with x_train, y_train, x_test and "
-            "y_test, or without the last two; .csv; .parquet.",
+            help="A data set or a file of your own. digits, breast_cancer and photos come with "
+            "gradpeel. cifar10, cifar100, mnist, emnist, fashion_mnist, svhn, imagenet and harus "
+            "are looked up in --data-dir and in the cache, and downloaded otherwise. A file is "
+            ".npz (with x_train, y_train and, if you like, x_test, y_test), .csv or .parquet.",
             rich_help_panel=ROUND,
         ),
     ],
@@ -120,7 +120,7 @@ def audit_command(
         bool,
         typer.Option(
             "--shuffle/--no-shuffle",
-            help="Draw the batch at random, by the seed; otherwise take the first samples.",
+            help="Draw the batch at random, from the seed; otherwise take the first samples.",
             rich_help_panel=ROUND,
         ),
     ] = False,
@@ -128,15 +128,17 @@ def audit_command(
         int,
         typer.Option(
             min=1,
-            help="Audit so many batches, drawn at random, each with a newly initialised network "
-            "unless its weights are given, and report the spread: one draw decides no verdict.",
+            help="Number of audits, each on a batch drawn at random and, unless weights are given, "
+            "on a newly initialised network. The spread is reported, because a single draw may be "
+            "an exception.",
             rich_help_panel=ROUND,
         ),
     ] = 1,
     scaling: Annotated[
         ScalingName,
         typer.Option(
-            help="How float features are scaled, by the training split; pixels always to 0..1.",
+            help="How float features are scaled: to 0..1, to mean 0 and deviation 1 (both over the "
+            "training split), or not at all. Pixels are always scaled to 0..1.",
             rich_help_panel=ROUND,
         ),
     ] = ScalingName.MINMAX,
@@ -169,7 +171,7 @@ def audit_command(
         typer.Option(
             help="The type in which the client computes. float64 shows how far the attack can go; "
             "most clients send float32.",
-            show_default="float64; with --model or a checkpoint that of the network",
+            show_default="float64; with --model or a checkpoint, that of the network",
             rich_help_panel=ROUND,
         ),
     ] = None,
@@ -257,8 +259,8 @@ def audit_command(
         bool,
         typer.Option(
             "--invert",
-            help="Where feature vectors come back, reconstruct inputs from them, and compare these "
-            "with the real ones. Takes about a second for a picture.",
+            help="Where feature vectors come back, reconstruct inputs from them and compare these "
+            "with the real ones. This takes about a second per picture.",
             rich_help_panel=ATTACK,
         ),
     ] = False,
@@ -309,8 +311,8 @@ def audit_command(
             "--compare/--no-compare",
             help="Also audit another precision, more noise and twice the batch, and show the "
             "shares side by side.",
-            show_default=f"if there is a report and decoding took less than {QUICK:g} seconds, "
-            f"for about {SECONDS:g} seconds",
+            show_default=f"only for a report, and if decoding took less than {QUICK:g} seconds; "
+            f"ends after about {SECONDS:g} seconds",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -325,9 +327,10 @@ def audit_command(
 ) -> None:
     """Simulate a training round on data you own and report what its update gives away.
 
-    A client computes one gradient of a new network on a batch, or with --lr
-    trains it locally. The decoder sees only the model and the update; what it
-    recovers is then compared with the batch and with the peeling bound.
+    A client computes the gradient of a network on one batch, or with --lr trains
+    the network locally. The network is a new perceptron unless you give one.
+    The decoder sees only the network and the update; what it recovers is then
+    compared with the batch and with the peeling bound.
 
     For auditing systems that you own or are permitted to test; active designs
     run in simulation only.

@@ -39,20 +39,20 @@ def contains_command(
             metavar="FILE",
             help="Records of the same kind that certainly did not take part, to calibrate the "
             "false-positive rate on.",
-            show_default="estimated without",
+            show_default="none: the rate is estimated from the update",
         ),
     ] = None,
     field: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The array in these files.",
+            help="Name of the array in these files.",
             show_default="the only one, or records, samples or x",
         ),
     ] = None,
     max_false_positive_rate: Annotated[
         float,
-        typer.Option(help="How often a record that was not in may be reported as in."),
+        typer.Option(help="Largest acceptable share of non-members that are reported as in."),
     ] = 1e-3,
     out: Annotated[
         Path | None,
@@ -64,7 +64,7 @@ def contains_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell which records took part in an update, without decoding it.
+    """Find out which records took part in an update, without decoding it.
 
     Each record gets a distance from the update, the error of that distance, and a
     verdict: in, out, or unknown where the update cannot tell. The update may be

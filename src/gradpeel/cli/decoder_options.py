@@ -42,7 +42,7 @@ DataRange = Annotated[
     typer.Option(
         "--data-range",
         metavar="LOW,HIGH",
-        help="Smallest and largest possible value of a feature; others are rejected.",
+        help="Smallest and largest possible value of a feature; samples outside are rejected.",
         show_default="unknown",
         rich_help_panel=PANEL,
     ),
@@ -52,8 +52,8 @@ LayerName = Annotated[
     typer.Option(
         "--layer",
         metavar="NAME",
-        help="The layer whose gradient is read, such as 3 or fc2. Behind the first layer this "
-        "finds feature vectors, the inputs of that layer.",
+        help="The layer whose gradient is read, such as 3 or fc2. For a later layer than the "
+        "first, feature vectors come back: the inputs of that layer.",
         show_default="the first that can be read",
         rich_help_panel=PANEL,
     ),

@@ -45,8 +45,8 @@ def demo_command(
 ) -> None:
     """Rebuild a photograph, scans and patient records, each from one gradient.
 
-    The networks are untouched. The data comes with gradpeel; nothing is
-    downloaded.
+    The server changes nothing; it only reads the gradients. The data comes with
+    gradpeel; nothing is downloaded.
     """
     from gradpeel.demo import FOLDERS, run_demo  # noqa: PLC0415 -- torch is slow to import
 

@@ -34,7 +34,8 @@ ModelName = Annotated[
         "--model",
         metavar="MODULE:NAME",
         help="A network of your own: a torch.nn.Module, or a function or class without arguments "
-        "that makes one, in a module of the current directory or an installed one. It is imported.",
+        "that makes one, in a module of the current directory or an installed one. Importing the "
+        "module runs its code.",
         show_default="a new perceptron",
         rich_help_panel=PANEL,
     ),
@@ -44,8 +45,8 @@ CheckpointFile = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="FILE",
-        help="Weights of the network, .safetensors or .npz. Without --model it is the perceptron "
-        "that they describe.",
+        help="Weights of the network, .safetensors or .npz. Without --model, the network is the "
+        "perceptron that they describe.",
         show_default="none",
         rich_help_panel=PANEL,
     ),

@@ -80,7 +80,8 @@ def peel_command(
     \b
     gradpeel audit --data digits --out audit
     gradpeel peel audit/update.safetensors --model audit/model.safetensors
-    gradpeel peel --before sent.safetensors --after returned.safetensors --lr 0.1 --local-steps 5
+    gradpeel peel --before sent.safetensors --after returned.safetensors \\
+        --lr 0.1 --local-steps 5
     """  # noqa: D301 -- typer's mark for lines that stay as they are
     limits = None if data_range is None else parse_pair("data-range", data_range, example="0,1")
     sample_shape = None if shape is None else parse_sizes("shape", shape)

@@ -34,7 +34,8 @@ def report_command(
 ) -> None:
     """Regenerate report.html, one self-contained page, from report.json or a sweep.
 
-    The file need not be trusted: it is checked, and nothing in it is executed.
+    report.json need not come from a source you trust: it is checked, and
+    nothing in it is executed.
 
     \b
     gradpeel audit --data digits --out results

@@ -49,7 +49,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Cells at a time, each on one thread.",
+        help="Number of audits that run at a time, each on one thread.",
         show_default="one per core",
         rich_help_panel=WHERE,
     ),
@@ -76,7 +76,7 @@ RetryFailed = Annotated[
     bool,
     typer.Option(
         "--retry-failed",
-        help="Run cells again that failed before.",
+        help="Run audits again that failed in an earlier run.",
         rich_help_panel=WHERE,
     ),
 ]

@@ -40,7 +40,7 @@ LocalEpochs = Annotated[
     int | None,
     training_option(
         "--local-epochs",
-        "How often the client goes through its batch, instead of a number of steps.",
+        "Number of passes through the client's batch, instead of a number of steps.",
         show_default="once",
     ),
 ]

@@ -62,7 +62,7 @@ class Sent:
         typer.Option(
             metavar="MODEL",
             help="The weights that it returned after training locally with SGD, for one step or "
-            "for many. Adam leaves only signs.",
+            "for many. Updates of other optimisers, such as Adam, cannot be decoded.",
             show_default=False,
         ),
     ] = None
@@ -86,14 +86,14 @@ class Sent:
         training_option(
             "--weight-decay",
             "Weight decay, with --after.",
-            show_default="found in the last layer",
+            show_default="estimated from the last layer",
         ),
     ] = None
     batch_size: Annotated[
         int | None,
         typer.Option(
-            help="Samples behind the update.",
-            show_default="what the file says, or found in the update",
+            help="Number of samples behind the update.",
+            show_default="what the file states, or estimated from the update",
         ),
     ] = None
 

@@ -309,13 +309,11 @@ def _warnings(
     """
     found = []
     if by_sample and size.is_refuted:
-        found.append(
-            f"batch_size={size.stated} is stated, but {size.least} of its samples are certified"
-        )
+        found.append(f"batch_size={size.stated} is stated, but {size.least} samples are certified")
     elif by_sample and size.stated is not None and size.by_weight not in {None, size.stated}:
         found.append(
-            f"batch_size={size.stated} is stated, but the weight of a sample says "
-            f"{size.by_weight}: the size is wrong, or the update was scaled"
+            f"batch_size={size.stated} is stated, but the weight of one sample suggests "
+            f"{size.by_weight}: either the stated size is wrong or the update was scaled"
         )
     if by_sample and size.value is not None and rank is not None and rank > size.value:
         found.append(
@@ -330,48 +328,67 @@ def _why(end: Ending, residual: Residual, account: _Account) -> str:
     """Why the cascade ended: the first reason that applies."""
     size = account.size
     missing = 0 if size.value is None else size.value - size.least
-    rest = f"the other {missing} samples" if missing > 1 else "the others"
+    several = f"the other {missing} samples" if missing else "the other samples"
+    rest = "the missing sample" if missing == 1 else several
     dtype = str(end.update.dtype).removeprefix("torch.")
     reasons = (
-        (not bool(residual.sent.bias.any()), "the update is zero: there is nothing in it"),
+        (
+            not bool(residual.sent.bias.any()),
+            "the gradient of the layer is zero: there is nothing to read in it",
+        ),
         (account.complete, "the whole batch is recovered"),
         (
             not end.certifies,
             (
-                "what one sample weighs cannot be proven in this update, so that none can be told "
-                "from several that look alike"
+                "no sample can be certified, because the update does not prove how much one sample "
+                "contributes to it: one cannot be distinguished from several that look alike"
             ),
         ),
         (
             size.least == 0 and residual.of_several_steps,
             (
-                "no candidate can be certified: too many neurons changed sides during the local "
-                "training, or learning rate or weights are not the client's"
+                "no sample can be certified: too many neurons started or stopped firing on samples "
+                "during the local training, the update is too inexact, or the decoder was given a "
+                "learning rate or weights that are not the client's"
             ),
         ),
         (
             size.least == 0,
             (
-                "no candidate can be certified: none stands alone, or batch size, reduction "
-                "or weights are not the client's"
+                "no sample can be certified: no neuron isolates one, the update is too inexact, or "
+                "the decoder was given a batch size, a reduction or weights that are not the "
+                "client's"
             ),
         ),
         (
             account.reproduced and missing == 0,
-            f"the update is explained: whoever else took part left no trace in {dtype}",
+            (
+                "the recovered samples explain the update: any others in the batch left no trace "
+                f"in {dtype}"
+            ),
         ),
         (
             account.reproduced,
-            f"the update is explained: {rest} are too faint to be certified in {dtype}",
+            (
+                f"the recovered samples explain the update: the gradient of {rest} is too faint to "
+                f"be certified in {dtype}"
+            ),
+        ),
+        (
+            size.value == size.least,
+            (
+                "as many samples are recovered as the batch seems to hold, but together they do "
+                "not explain the whole update"
+            ),
         ),
         (
             end.vague,
             (
-                f"none of {rest} can be certified: where one may stand alone, what is left of "
-                "the update is too inexact"
+                f"{rest} cannot be certified: some candidates fit, but after all roundings and "
+                "subtractions they are too inexact for a certificate"
             ),
         ),
-        (True, f"no neuron isolates one of {rest}"),
+        (True, f"no neuron isolates {rest if missing == 1 else f'any of {rest}'}"),
     )
     reason = next(reason for holds, reason in reasons if holds)
     return reason if account.reproduced else reason + _of_rows(end.rows)
@@ -382,5 +399,7 @@ def _of_rows(rows: RowCount | None) -> str:
     if rows is None or rows.found == rows.unknown:
         return ""
     if not rows.searched:
-        return f"; {rows.unknown} of them are too many for the row cascade"
-    return f"; the row cascade found {rows.found} of {rows.unknown} rows"
+        too_many = f"peeling left too many samples ({rows.unknown})"
+        return f"; the row cascade was not run, because {too_many}"
+    left = f"the {rows.unknown} samples that peeling left"
+    return f"; the row cascade found the rows of {rows.found} of {left}"

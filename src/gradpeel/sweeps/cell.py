@@ -32,7 +32,7 @@ class Cell:
     """The settings of one audit; those that its design does not have are None.
 
     Attributes:
-        dataset: a data set's name, or the path of an `.npz` file.
+        dataset: a data set's name, or the path of a file (`.npz`, `.csv`, `.parquet`).
         design: how the server sets the target, such as "soliton-data".
         weights: weight construction of an active design.
         init: initialisation of the network with "passive".

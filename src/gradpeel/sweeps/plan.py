@@ -55,7 +55,7 @@ class Plan:
     """A grid of audits.
 
     Attributes:
-        datasets: names of data sets, or paths of `.npz` files.
+        datasets: names of data sets, or paths of files (`.npz`, `.csv`, `.parquet`).
         designs: how the server sets the target: passive, trap-weights, soliton-free, soliton-data.
         weights: weight constructions of the active designs; passive has none and runs once.
         batch_sizes: samples in each client's batch.
