@@ -375,6 +375,8 @@ def test_a_wrong_value_of_an_option_is_told_in_one_line(files: Path, command: st
         PEEL.replace("update.s", "bare.s"),
         PEEL.replace("update.s", "bare.s") + " --batch-size 4",
         f"{PEEL.replace('model.s', 'head.s')} --unknown-tail",
+        f"{OWN} --model mynets:tokens",
+        f"{OWN} --model mynets:net --invert",
     ],
 )
 def test_the_commands_of_the_table_work_when_nothing_is_wrong(
