@@ -2,13 +2,16 @@
 
     python -m benchmarks.gallery --data-dir DIR --out gallery.csv --markdown table.md
     python -m benchmarks.gallery --data-dir DIR --suite behind --out behind.csv
+    python -m benchmarks.gallery --data-dir DIR --suite float64 --out float64.csv
 
 The second suite has layers of several widths with dropout or batch norm right behind their ReLU, in
-training mode, where nobody can simulate what the client computed.
+training mode, where nobody can simulate what the client computed. The third has the networks of
+which float32 hides what peeling reaches, with the same weights and batches in float64.
 
 DIR holds `mnist.npz`, `cifar10.npz` and `harus.npz`. Texts and tables are drawn: words by Zipf's
-law, categories evenly, numbers normally. Clients compute in float32 and send the gradient of one
-batch; the network has PyTorch's default initialisation and the server changes nothing.
+law, categories evenly, numbers normally. In the other suites clients compute in float32. They send
+the gradient of one batch; the network has PyTorch's default initialisation and the server changes
+nothing.
 
 Rows are appended as they come, so an interrupted run resumes; give every version of the code a file
 of its own. The exit code is 1 if any certificate is false.
@@ -31,7 +34,14 @@ from torch import Tensor, nn
 import gradpeel as gp
 from benchmarks.cells import load_cached, run
 from benchmarks.command import arguments, show
-from benchmarks.gallery_networks import CATEGORIES, NETWORKS, NOT_SIMULATED, NUMBERS, VOCABULARY
+from benchmarks.gallery_networks import (
+    CATEGORIES,
+    IN_FLOAT64,
+    NETWORKS,
+    NOT_SIMULATED,
+    NUMBERS,
+    VOCABULARY,
+)
 
 BATCH_SIZES = (1, 8, 32, 64, 128)
 WORDS = 40
@@ -47,7 +57,7 @@ class Cell:
     """One network and a batch.
 
     Attributes:
-        network: one of `NETWORKS` or `NOT_SIMULATED`.
+        network: one of `NETWORKS`, `NOT_SIMULATED` or `IN_FLOAT64`.
         batch_size: samples of the client.
         seed: draws initialisation and batch.
     """
@@ -106,7 +116,11 @@ class Row(Cell):
 
 
 SUITES: Mapping[str, tuple[Iterable[str], Sequence[int]]] = MappingProxyType(
-    {"gallery": (NETWORKS, BATCH_SIZES), "behind": (NOT_SIMULATED, (8, 32))}
+    {
+        "gallery": (NETWORKS, BATCH_SIZES),
+        "behind": (NOT_SIMULATED, (8, 32)),
+        "float64": (IN_FLOAT64, BATCH_SIZES),
+    }
 )
 """Networks and batch sizes."""
 
@@ -153,7 +167,7 @@ def audited(cell: Cell, model: nn.Module, x: Tensor, y: Tensor) -> gp.Audit:
 
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Audit one batch of one network."""
-    data, make = {**NETWORKS, **NOT_SIMULATED}[cell.network]
+    data, make = {**NETWORKS, **NOT_SIMULATED, **IN_FLOAT64}[cell.network]
     torch.manual_seed(cell.seed)
     model = make()
     x, y = draw(data, cell.batch_size, cell.seed, data_dir)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-__all__ = ["CATEGORIES", "NETWORKS", "NOT_SIMULATED", "NUMBERS", "VOCABULARY"]
+__all__ = ["CATEGORIES", "IN_FLOAT64", "NETWORKS", "NOT_SIMULATED", "NUMBERS", "VOCABULARY"]
 
 VOCABULARY = 2000
 """Number of words of the text classifier."""
@@ -194,6 +194,20 @@ NETWORKS: Mapping[str, tuple[str, Callable[[], nn.Module]]] = MappingProxyType(
     }
 )
 """Every network by its name, with the data it takes; "words" and "table" are drawn."""
+
+
+def _in_float64(make: Callable[[], nn.Module]) -> nn.Module:
+    return make().double()
+
+
+IN_FLOAT64: Mapping[str, tuple[str, Callable[[], nn.Module]]] = MappingProxyType(
+    {
+        f"{name}, float64": (data, partial(_in_float64, make))
+        for name, (data, make) in NETWORKS.items()
+        if name in {"Flower quickstart", "vision transformer"}
+    }
+)
+"""Networks of which float32 hides what peeling reaches: the same weights, computed in float64."""
 
 
 def _behind(width: int, what: Callable[[], nn.Module]) -> nn.Module:

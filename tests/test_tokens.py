@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import gradpeel as gp
 from gradpeel.datasets import load
 from gradpeel.errors import InputError, ModelRefusedError
 from gradpeel.reporting.captions import true_class
+from gradpeel.reporting.members import membership
+from gradpeel.scoring import Outcome
 from gradpeel.target import split
 
 
@@ -106,6 +109,24 @@ def test_a_record_took_part_if_all_its_tokens_did() -> None:
     found = gp.contains(model, update, mixed)
     assert found.verdicts == ("in", "in", "out", "out", "in")
     assert len(found.distances) == len(found.errors) == len(found.chances) == 5
+
+
+def test_a_report_says_of_every_token_whether_its_record_took_part() -> None:
+    torch.manual_seed(0)
+    found = gp.audit(Transformer(), sequences(2), torch.tensor([0, 1]))
+    assert (len(found.membership), found.rows_per_sample) == (2, 5)
+    assert "all 2 samples took part" in membership(found)
+    # One token that was read is enough to know that its record took part.
+    readable = torch.zeros(10, dtype=torch.bool)
+    readable[7] = True
+    score = replace(found.score, outcomes=(Outcome.MISSED,) * 10, readable=readable)
+    assert "took part, 1 of them although" in membership(replace(found, score=score))
+    other = replace(found)
+    other.__dict__["membership"] = replace(
+        found.membership, verdicts=("in", "unknown"), reasons=(None, "too faint")
+    )
+    told = [sample.membership for sample in gp.report(other).payload.samples]
+    assert told == ["in"] * 5 + ["unknown"] * 5
 
 
 def test_clients_own_their_tokens() -> None:

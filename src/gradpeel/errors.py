@@ -58,6 +58,8 @@ class ModelRefusedError(GradpeelError):
     """A network cannot be audited; `reasons` holds every reason found, not only the first.
 
     Attributes:
+        reasons: why.
+        refused: what cannot be done, in a clause.
         caution: what must not be concluded from a refusal.
 
     Example:
@@ -71,7 +73,9 @@ class ModelRefusedError(GradpeelError):
 
     caution = "this says nothing about other attacks"
 
-    def __init__(self, reasons: Sequence[ModelError]) -> None:
-        self.reasons = tuple(reasons)
+    def __init__(
+        self, reasons: Sequence[ModelError], refused: str = "the model cannot be audited"
+    ) -> None:
+        self.reasons, self.refused = tuple(reasons), refused
         listed = "; ".join(f"[{reason.kind}] {reason}" for reason in self.reasons)
-        super().__init__(f"the model cannot be audited: {listed} ({self.caution})")
+        super().__init__(f"{refused}: {listed} ({self.caution})")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import gallery
-from benchmarks.gallery_networks import NETWORKS, NOT_SIMULATED
+from benchmarks.gallery_networks import IN_FLOAT64, NETWORKS, NOT_SIMULATED
 from gradpeel.target import split
 
 # Every network with the layer that is read, its neurons and inputs, and what comes back.
@@ -70,6 +70,29 @@ def test_every_network_is_audited(name: str, size: int, data: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in NOT_SIMULATED if name.startswith("256")])
 def test_steps_behind_the_layer_are_not_simulated(name: str) -> None:
     assert (split(NOT_SIMULATED[name][1]()).tail.unknown is None) == ("nothing" in name)
+
+
+@pytest.mark.parametrize("name", IN_FLOAT64)
+def test_networks_in_float64_are_the_same(name: str) -> None:
+    torch.manual_seed(0)
+    exact = IN_FLOAT64[name][1]().state_dict()
+    torch.manual_seed(0)
+    usual = NETWORKS[name.removesuffix(", float64")][1]().state_dict()
+    assert exact.keys() == usual.keys()
+    assert all(torch.equal(exact[key], usual[key].double()) for key in usual)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "size", "bound"), [("Flower quickstart", 128, 8), ("vision transformer", 8, 76)]
+)
+def test_float32_is_why_two_cells_miss_the_bound(
+    name: str, size: int, bound: int, data_dir: Path
+) -> None:
+    usual = gallery.measure(gallery.Cell(network=name, batch_size=size), data_dir)
+    assert (usual.bound, usual.misses, usual.false) == (bound, True, 0)
+    exact = gallery.measure(gallery.Cell(network=f"{name}, float64", batch_size=size), data_dir)
+    assert (exact.bound, exact.recovered, exact.false) == (bound, bound, 0)
 
 
 def test_fewer_than_the_bound_is_named() -> None:

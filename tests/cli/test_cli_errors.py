@@ -27,7 +27,37 @@ AUDIT = "audit --data tiny.npz --batch-size 4 --neurons 20 --out out"
 OWN = "audit --data tiny.npz --batch-size 4 --out out"
 RUN_ME = 'a") if getattr(__import__("os"), "mkdir")("out") else getattr(self, "1'
 NETWORKS = """
+import torch
 from torch import nn
+def head(width): return nn.Sequential(nn.Linear(width, 20), nn.ReLU(), nn.Linear(20, 3))
+def dropping(): return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(), *head(8))
+def mixing(): return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), *head(8))
+class rounding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = head(6)
+    def forward(self, x): return self.head((5 * x).round())
+class detached(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = head(6)
+    def forward(self, x): return self.head(x.tanh().detach())
+class tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.TransformerEncoderLayer(2, 1, 20, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(2, 3)
+    def forward(self, x): return self.head(self.block(x.reshape(-1, 3, 2)).mean(1))
+class words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.mix, self.head = nn.Embedding(9, 2), nn.Linear(12, 8), head(8)
+    def forward(self, x): return self.head(self.mix(self.embed(x).flatten(1)).tanh())
+class fours(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = head(6)
+    def forward(self, x): return self.head(x.reshape(4, 6).tanh())
 def net(): return nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 3))
 def slim(): return nn.Sequential(nn.Linear(5, 20), nn.ReLU(), nn.Linear(20, 3))
 def text(): return "net"
@@ -104,6 +134,40 @@ TABLE = [
     (f"{OWN} --checkpoints run/*.safetensors", "checkpoints='run/*.safetensors': no such file"),
     (f"{OWN} --checkpoints model.s*", "model.safetensors: no number in its name: expected the st"),
     (f"{OWN} --checkpoints step*.s*", "step-07.safetensors: step 7 is also that of step-007.safe"),
+    # from features back to inputs
+    (
+        f"{OWN} --model mynets:dropping --invert",
+        "inputs cannot be reconstructed: [change this setting] Dropout '2' is active: an input has",
+    ),
+    (
+        f"{OWN} --model mynets:mixing --invert",
+        "inputs cannot be reconstructed: [change this setting] BatchNorm1d '1' is in training mode",
+    ),
+    (
+        f"{OWN} --model mynets:mixing --invert --repeats 2",
+        "inputs cannot be reconstructed: [change this setting] BatchNorm1d '1' is in training mode",
+    ),
+    (
+        f"{OWN} --model mynets:rounding --invert",
+        "layer 'head.0': its features have no derivative with respect to the input, as after round",
+    ),
+    (
+        f"{OWN} --model mynets:detached --invert",
+        "layer 'head.0': its features have no derivative with respect to the input, as after round",
+    ),
+    (
+        f"{OWN} --model mynets:tokens --invert",
+        "layer 'block.linear1': 3 rows of each input enter it, one per token: expected one row per",
+    ),
+    (
+        f"{OWN} --data words.npz --scaling raw --model mynets:words --invert",
+        "layer 'head.0': its features mix the positions of tokens: expected features of its own",
+    ),
+    (
+        f"{OWN} --model mynets:fours --invert",
+        "sample_shape=(6,): x of shape (2, 6): the model does not take it (shape '[4, 6]' is inva",
+    ),
+    (f"{OWN} --model mynets:net --invert --layer 9", "layer='9': expected the name of a Linear"),
     (f"{AUDIT} --repeats 2 --compare", "compare: only a single audit is compared: expected neit"),
     (f"{AUDIT} --repeats 2 --batch-size 25", "batch_size=25: tiny has 24 training samples"),
     # the network and the design
@@ -237,6 +301,8 @@ def _make_files() -> None:
     x, y = np.random.default_rng(0).random((24, 6)), np.arange(24) % 3
     np.savez("tiny.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     np.savez("alone.npz", x=x, y=y)
+    words = np.random.default_rng(0).integers(9, size=(24, 6))
+    np.savez("words.npz", x_train=words, y_train=y, x_test=words, y_test=y)
     Path("holes.csv").write_text("age,label\n1,0\n,1\n3,0\n", encoding="utf-8")
     Path("plain.csv").write_text("age,size\n1,0\n2,1\n", encoding="utf-8")
     Path("text.parquet").write_text("hello", encoding="utf-8")
@@ -309,6 +375,8 @@ def test_a_wrong_value_of_an_option_is_told_in_one_line(files: Path, command: st
         PEEL.replace("update.s", "bare.s"),
         PEEL.replace("update.s", "bare.s") + " --batch-size 4",
         f"{PEEL.replace('model.s', 'head.s')} --unknown-tail",
+        f"{OWN} --model mynets:tokens",
+        f"{OWN} --model mynets:net --invert",
     ],
 )
 def test_the_commands_of_the_table_work_when_nothing_is_wrong(
@@ -325,7 +393,9 @@ def test_an_unknown_design_is_told_those_that_there_are() -> None:
     assert all(name in line for name in ("foo", "passive", "trap-weights", "soliton-data"))
 
 
-@pytest.mark.parametrize("command", ["audit --dota digits", "adit", "audit", "peel"])
+@pytest.mark.parametrize(
+    "command", ["audit --dota digits", "adit", "audit", "peel", f"{AUDIT} --invert=3"]
+)
 def test_what_is_no_command_is_refused(command: str) -> None:
     finished = run(command)
     assert (finished.exit_code, finished.stdout) == (2, "")

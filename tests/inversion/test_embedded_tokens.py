@@ -155,7 +155,7 @@ def test_a_front_that_mixes_positions_is_refused() -> None:
         nn.Linear(20, 60), nn.ReLU(), nn.Linear(60, 2),
     )  # fmt: skip
     rows = gp.split(model).front(drawn(2))
-    with pytest.raises(gp.InputError, match="this one mixes positions"):
+    with pytest.raises(gp.InputError, match="its features mix the positions of tokens: expected"):
         gp.invert(model, rows, sample_shape=(LENGTH,))
 
 

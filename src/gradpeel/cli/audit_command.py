@@ -424,6 +424,8 @@ def audit_command(
             device=device,
             quiet=quiet,
         )
+        if invert:
+            run.check_can_invert()
         repeated = run.repeated(repeats) if several else None
         result, compared = (
             run.single(compared=with_others) if repeated is None else (repeated.worst, {})

@@ -78,6 +78,28 @@ class AuditRun:
         run = partial(self._changed, network)
         return result, compare(changed, run, asked=compared, took=result.seconds)
 
+    def check_can_invert(self) -> None:
+        """Make sure that inputs can be reconstructed, before an audit takes its time.
+
+        Raises:
+            ModelRefusedError: the network has no target, or gives an input other features each
+                time.
+            InputError: its features do not lead back to inputs.
+        """
+        import torch  # noqa: PLC0415
+
+        from gradpeel.inversion import invert  # noqa: PLC0415
+        from gradpeel.repeats import make_network  # noqa: PLC0415
+        from gradpeel.target import split  # noqa: PLC0415
+
+        network = make_network(self._make(), self.seed)
+        target = split(network, layer=self.attacker.layer, share=True)
+        # Recovered samples may be inputs already.
+        if target.front.space == "features":
+            shape = self._draw(self.batch_size).x.shape[1:]
+            nothing = torch.zeros(0, target.features)
+            invert(network, nothing, sample_shape=shape, layer=target.layer)
+
     def invert(self, result: Audit, *, data_range: tuple[float, float] | None) -> Inversion:
         """Reconstruct inputs from the feature vectors of an audit."""
         with watch(len(result.truth), quiet=self.quiet) as watcher:

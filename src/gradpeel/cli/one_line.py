@@ -35,7 +35,7 @@ class OneLineErrors(TyperGroup):
         except BrokenPipeError:  # the reader left, as `head` does: nothing to tell, typer ends it
             raise
         except ModelRefusedError as error:
-            lines = [f"the model cannot be audited: [{why.kind}] {why}" for why in error.reasons]
+            lines = [f"{error.refused}: [{why.kind}] {why}" for why in error.reasons]
             lines[-1] += f" ({error.caution})"
         except typer.BadParameter as error:
             lines = [error.format_message()]

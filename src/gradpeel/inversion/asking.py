@@ -10,6 +10,7 @@ from torch import Tensor
 from gradpeel.checks import as_tensor, count_not_finite, is_list, is_number
 from gradpeel.decoder import Recovery
 from gradpeel.errors import InputError
+from gradpeel.inversion.forward import has_slope
 from gradpeel.target import FeatureFront
 
 __all__ = ["check_features", "check_shape", "check_takes", "check_values"]
@@ -55,15 +56,25 @@ def check_features(features: object, width: int) -> Tensor:
 
 
 def check_takes(front: FeatureFront, shape: tuple[int, ...]) -> None:
-    """Make sure that the network takes inputs of a shape.
+    """Make sure that the network takes inputs of a shape, and that features lead back to them.
 
     Raises:
-        InputError: names the shape.
+        InputError: names the shape, or the layer.
     """
     try:
-        front(torch.zeros((2, *shape)))
+        rows = front(torch.zeros((2, *shape)))
     except InputError as error:
         raise InputError(f"sample_shape={shape}: {error}") from None
+    if len(rows) != 2:
+        raise InputError(
+            f"layer {front.layer!r}: {len(rows) // 2} rows of each input enter it, one per token: "
+            "expected one row per input, because inputs are reconstructed from one row each"
+        )
+    if not has_slope(front, shape):
+        raise InputError(
+            f"layer {front.layer!r}: its features have no derivative with respect to the input, as "
+            "after rounding: expected a network that is differentiable in front of the layer"
+        )
 
 
 def check_values(values: Sequence[float] | Tensor | None) -> Tensor | None:

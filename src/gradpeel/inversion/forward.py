@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from gradpeel.errors import InputError, ModelRefusedError, ModelSettingError
 from gradpeel.target import FeatureFront, Front
 
-__all__ = ["TINY", "FrontMap", "Linearised", "check_can_be_inverted", "norms"]
+__all__ = ["TINY", "FrontMap", "Linearised", "check_can_be_inverted", "has_slope", "norms"]
 
 TINY = torch.finfo(torch.float32).tiny
 """Keeps features that are all zero from being divided by."""
@@ -42,11 +42,11 @@ def check_can_be_inverted(front: Front | FeatureFront) -> FeatureFront:
         raise ModelRefusedError(
             [
                 ModelSettingError(
-                    f"{front.unsteady}: an input has other features in every batch, so that it "
-                    "cannot be reconstructed from them",
-                    "switch the model to evaluation mode with model.eval()",
+                    f"{front.unsteady}: an input has other features in every batch: expected a "
+                    "network without that in front of the layer, as after model.eval()"
                 )
-            ]
+            ],
+            "inputs cannot be reconstructed",
         )
     return front
 
@@ -96,6 +96,24 @@ class FrontMap:
         """(n,) distance of the features of inputs from given ones, relative to their norm."""
         with torch.no_grad():
             return norms(self(x) - features) / norms(features).clamp(min=TINY)
+
+
+def has_slope(front: FeatureFront, shape: tuple[int, ...]) -> bool:
+    """Whether a derivative leads from features back to inputs of a shape.
+
+    Rounding has none, and what a network detaches or computes elsewhere has none either.
+    """
+    features_of = FrontMap(front, torch.float32)
+    with torch.enable_grad():
+        x = torch.zeros((2, *shape)).requires_grad_()
+        features = features_of(x)
+        if not features.requires_grad:
+            return False
+        weights = torch.zeros_like(features, requires_grad=True)
+        (pulled,) = torch.autograd.grad(
+            features, x, weights, create_graph=True, materialize_grads=True
+        )
+    return pulled.requires_grad
 
 
 def _stop(_: nn.Module, inputs: tuple[Any, ...]) -> None:

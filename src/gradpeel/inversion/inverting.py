@@ -107,7 +107,8 @@ def invert(
     Raises:
         ModelRefusedError: the network has no target, or gives an input other features each time.
         InputError: features of another width or that are not finite, a shape that the network does
-            not take, inputs that are recovered already, or a setting that breaks its rule.
+            not take, a layer that several rows of an input enter or whose features have no
+            derivative, inputs that are recovered already, or a setting that breaks its rule.
     """
     started = time.perf_counter()
     check_data_range(data_range)

@@ -166,8 +166,8 @@ class _Vocabulary:
         self.adds_up = self.owners is None and self._is_sum()
         if self.owners is None and not self.adds_up:
             raise InputError(
-                "model: tokens can be read from a front where every position has features of its "
-                "own, or where their embeddings are added up: this one mixes positions"
+                f"layer {front.layer!r}: its features mix the positions of tokens: expected "
+                "features of its own for every position, or the sum of all embeddings"
             )
 
     def run(self, tokens: Tensor) -> Tensor:

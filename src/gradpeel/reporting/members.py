@@ -38,7 +38,10 @@ def membership(audit: Audit) -> str:
             "Membership was not tested: what stands in front of the layer changes from batch to "
             "batch, so that a record does not look there as it did to the client."
         )
-    found, is_read = audit.membership, [way is not Way.MISSED for way in ways(audit)]
+    found, each = audit.membership, audit.rows_per_sample
+    rows = [way is not Way.MISSED for way in ways(audit)]
+    # Whoever has a token that was read took part.
+    is_read = [any(rows[first : first + each]) for first in range(0, len(rows), each)]
     read = Counter(verdict for verdict, was in zip(found.verdicts, is_read, strict=True) if was)
     inside, outside, unknown = (found.count(verdict) for verdict in ("in", "out", "unknown"))
     sentences = []

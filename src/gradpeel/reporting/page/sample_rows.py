@@ -105,7 +105,7 @@ def sample_rows(
                 index=i,
                 way=way[i].value,
                 outcome=NAMES[audit.score.outcomes[i]],
-                membership=verdicts[i],
+                membership=verdicts[i // audit.rows_per_sample],
                 round=int(rounds[i]),
                 risk=ranks[i],
                 atypicality=float(atypicality[i]),
