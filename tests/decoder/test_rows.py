@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -28,6 +29,7 @@ from gradpeel.decoder.rows.solving import solve
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.errors import InputError
 from gradpeel.losses import MeanSquaredError
+from gradpeel.networks import mlp
 from gradpeel.target import split
 from support import SmallRound, default_model, make_batch, make_round, recovered, round_of, scaled
 
@@ -196,6 +198,27 @@ def test_the_same_every_time() -> None:
     round_ = crowded()
     first, second = (peel(round_.model, round_.update) for _ in range(2))
     assert torch.equal(first.samples, second.samples)
+
+
+@pytest.mark.parametrize("seed", [5, 11, 34])
+def test_rows_that_roundings_reach_are_rows(seed: int) -> None:
+    """Large samples, and weights as the paper starts them: gradients differ by many orders of
+    magnitude, and a fit leaves more than the roundings of the update alone would."""
+    generator = torch.Generator().manual_seed(seed)
+    x = 3 * torch.randn(52, 100, generator=generator, dtype=torch.float64)
+    y = torch.randint(3, (52,), generator=generator)
+    model = mlp(100, 3, (150,), rng=np.random.default_rng(seed), init="paper").double()
+    round_ = round_of(model, x, y)
+    space = RowSpace.of(residual_of(round_))
+    assert space is not None
+    rows = sensitivities(round_)[:, space.live]
+    weight = model.get_parameter("2.weight").detach()[:, space.live] / space.error
+    strong = rows.norm(dim=1) > 1e-3 * rows.norm(dim=1).median()
+    for row in rows[strong]:
+        found, error = polish_by_next_layer(space, weight.T.contiguous(), row != 0)
+        true = torch.nn.functional.normalize(row / space.error, dim=0)
+        assert float(error) < 1e-3
+        assert float((found @ true).abs()) > 1 - 1e-6
 
 
 @pytest.mark.slow

@@ -203,6 +203,9 @@ class Limits:
     """How many times the median of silent neurons one of them may be, in units of its error."""
     row_zero: float = 16.0
     """How many times what noise leaves of a row it may be where its sample is silent."""
+    row_sent_back: float = 64.0
+    """The same where what the next layer sends back is fitted too, which costs digits: rows leave
+    up to 40 times as much, other vectors hundreds of thousands of times in float64."""
     row_spare: int = 8
     """Silent neurons beyond the rank that a row must have."""
     row_error: float = 0.003

@@ -90,7 +90,7 @@ def polish_by_next_layer(space: RowSpace, weight: Tensor, fires: Tensor) -> _Row
         fires = now
     off = torch.minimum((row - sent).abs(), row.abs())
     noise = noise_of(vector, space.strength) + space.resolution * float(row.square().mean().sqrt())
-    if float(off.median()) > LIMITS.row_zero * noise:
+    if float(off.median()) > LIMITS.row_sent_back * noise:
         return row, none
     return _unit(torch.where(fires, row, 0.0)), off.norm() / (gap * row.norm())
 
