@@ -215,7 +215,7 @@ def test_rows_that_roundings_reach_are_rows(seed: int) -> None:
     weight = model.get_parameter("2.weight").detach()[:, space.live] / space.error
     strong = rows.norm(dim=1) > 1e-3 * rows.norm(dim=1).median()
     for row in rows[strong]:
-        found, error = polish_by_next_layer(space, weight.T.contiguous(), row != 0)
+        found, error = polish_by_next_layer(space, weight.T.contiguous(), row != 0, loose=True)
         true = torch.nn.functional.normalize(row / space.error, dim=0)
         assert float(error) < 1e-3
         assert float((found @ true).abs()) > 1 - 1e-6
@@ -452,8 +452,8 @@ def test_a_row_is_not_lost_to_a_faint_one_that_it_resembles() -> None:
     exact = rows[:1] * (space.error / space.unit)
     guess = Guess(exact, rows[:1] == 0, rows[:1] != 0)
     # As a rule it is the faint one again; before the search gives up it may be another.
-    assert not len(_new_rows(space, kind, guess, known, doubt_faint=False)[0])
-    found, error = _new_rows(space, kind, guess, known, doubt_faint=True)
+    assert not len(_new_rows(space, kind, guess, known, last=False)[0])
+    found, error = _new_rows(space, kind, guess, known, last=True)
     assert float((found @ rows[0]).abs()[0]) == pytest.approx(1.0)
     # Within its error the faint one is nothing but the row.
     both, errors = torch.cat([known.rows, found]), torch.cat([known.error, error])

@@ -204,8 +204,8 @@ class Limits:
     row_zero: float = 16.0
     """How many times what noise leaves of a row it may be where its sample is silent."""
     row_sent_back: float = 64.0
-    """The same where what the next layer sends back is fitted too, which costs digits: rows leave
-    up to 40 times as much, other vectors hundreds of thousands of times in float64."""
+    """The same for what a fit of the next layer leaves, when nothing else was found: the fit costs
+    digits, but differences of alike rows come as near."""
     row_spare: int = 8
     """Silent neurons beyond the rank that a row must have."""
     row_error: float = 0.003

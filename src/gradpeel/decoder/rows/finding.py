@@ -91,7 +91,7 @@ def find_rows(
         for guess, count in guesses:
             tried += count
             known_rows = Rows(space, rows, error, tried)
-            found, off = _new_rows(space, kind, guess, known_rows, doubt_faint=is_last)
+            found, off = _new_rows(space, kind, guess, known_rows, last=is_last)
             if len(found):
                 break
         before = len(rows)
@@ -137,7 +137,7 @@ def _guesses(
 
 
 def _new_rows(
-    space: RowSpace, kind: RowSet, guess: Guess, known: Rows, *, doubt_faint: bool
+    space: RowSpace, kind: RowSet, guess: Guess, known: Rows, *, last: bool
 ) -> tuple[Tensor, Tensor]:
     """Rows that some guesses lead to and that are not known, with their errors.
 
@@ -146,19 +146,20 @@ def _new_rows(
         kind: what rows look like.
         guess: the guesses.
         known: the rows that are known.
-        doubt_faint: whether a guess may be another row although it lies within the error of a faint
-            one. As a rule it is that one again.
+        last: whether the search gives up unless this finds something. Then rows may be less exact
+            than the update, and a guess may be another row although it lies within the error of a
+            faint one; as a rule it is that one again.
     """
     # In units of the error, where rows are compared.
     vectors = _normalised(guess.rows * (space.unit / space.error))
     near = vectors.new_tensor(LIMITS.row_same_guess)
     fresh = _distinct(vectors, near.expand(len(vectors)), known.rows, near.expand(len(known)))
-    polished = kind.polish(guess.pick(fresh))
+    polished = kind.polish(guess.pick(fresh), loose=last)
     good = [(row, error) for row, error in polished if float(error) <= kind.most_error]
     rows = torch.stack([row for row, _ in good]) if good else known.rows[:0]
     error = torch.stack([error for _, error in good]) if good else known.error[:0]
     known_near = nearness(known.error)
-    if doubt_faint:
+    if last:
         known_near = torch.where(known.error > LIMITS.row_error, 0.0, known_near)
     new = _distinct(rows, nearness(error), known.rows, known_near)
     return rows[new], error[new]

@@ -50,7 +50,9 @@ def polish_by_silence(space: RowSpace, silent: Tensor) -> _Row:
     return _unit(torch.where(silent, 0.0, row)), error
 
 
-def polish_by_next_layer(space: RowSpace, weight: Tensor, fires: Tensor) -> _Row:
+def polish_by_next_layer(
+    space: RowSpace, weight: Tensor, fires: Tensor, *, loose: bool = False
+) -> _Row:
     """Find the row of a sample that fires at nearly all of some neurons, and at nearly no others.
 
     The vectors that the next layer may send back to these neurons are a space of their own; the row
@@ -60,6 +62,7 @@ def polish_by_next_layer(space: RowSpace, weight: Tensor, fires: Tensor) -> _Row
         space: the column space.
         weight: (live, next width) of the next layer, in units of the error.
         fires: (live,) mask of neurons at which it is guessed to fire.
+        loose: whether the fit may leave more than the roundings of the update explain.
     """
     exact = space.exact
     row = sent = exact[:, 0]
@@ -90,7 +93,7 @@ def polish_by_next_layer(space: RowSpace, weight: Tensor, fires: Tensor) -> _Row
         fires = now
     off = torch.minimum((row - sent).abs(), row.abs())
     noise = noise_of(vector, space.strength) + space.resolution * float(row.square().mean().sqrt())
-    if float(off.median()) > LIMITS.row_sent_back * noise:
+    if float(off.median()) > (LIMITS.row_sent_back if loose else LIMITS.row_zero) * noise:
         return row, none
     return _unit(torch.where(fires, row, 0.0)), off.norm() / (gap * row.norm())
 

@@ -80,8 +80,13 @@ class RowSet(Protocol):
     def gap(self, rows: Tensor, weight: Tensor, fires: Tensor) -> tuple[Tensor, Tensor]:
         """(n, live) how far vectors are from this set, and where they would have to fire for it."""
 
-    def polish(self, guess: Guess) -> list[tuple[Tensor, Tensor]]:
-        """The row that each guess leads to, and its error, see `gradpeel.decoder.rows.polish`."""
+    def polish(self, guess: Guess, *, loose: bool = False) -> list[tuple[Tensor, Tensor]]:
+        """The row that each guess leads to, and its error, see `gradpeel.decoder.rows.polish`.
+
+        Args:
+            guess: the guesses.
+            loose: whether rows may be less exact than the update.
+        """
 
 
 class ByNextLayer:
@@ -178,11 +183,11 @@ class ByNextLayer:
         factor: Tensor = torch.linalg.cholesky_ex(gram + 1e-6 * size[:, None, None] * one).L
         return factor
 
-    def polish(self, guess: Guess) -> list[tuple[Tensor, Tensor]]:
+    def polish(self, guess: Guess, *, loose: bool = False) -> list[tuple[Tensor, Tensor]]:
         """By where they fire and what is sent back there, or by silence where that says more."""
         found = []
         for fires in guess.fires:
-            row, error = polish_by_next_layer(self._space, self._exact, fires)
+            row, error = polish_by_next_layer(self._space, self._exact, fires, loose=loose)
             if bool(error.isfinite()):
                 by_silence = polish_by_silence(self._space, row == 0)
                 row, error = min((row, error), by_silence, key=lambda one: float(one[1]))
@@ -228,6 +233,7 @@ class BySilence:
         """From zero; nothing is asked where samples fire."""
         return torch.where(fires, 0.0, rows.abs()), fires
 
-    def polish(self, guess: Guess) -> list[tuple[Tensor, Tensor]]:
-        """By where they are zero."""
+    def polish(self, guess: Guess, *, loose: bool = False) -> list[tuple[Tensor, Tensor]]:
+        """By where they are zero: nothing is fitted there that could cost digits."""
+        del loose
         return [polish_by_silence(self._space, silent) for silent in guess.silent]
