@@ -41,9 +41,9 @@ Formal guarantees for an accepted candidate that was read from neuron j:
 - Relativity. Multiplying the whole update by a constant changes no verdict, unless a batch size is
   stated and the result weighs m times as much as that says.
 
-Assumptions. At least one of the samples read occurs in the batch only once, or the batch size is
-stated, or the update is so exact that no two samples pass for one. Two samples differ in a
-way that the layer can see: a difference orthogonal to all its weights leaves no trace in any
+Assumptions. At least one of the samples read occurs in the batch only once, or the true batch size
+is stated, or the update is so exact that no two samples pass for one. Two samples differ in a way
+that the layer can see: a difference orthogonal to all its weights leaves no trace in any
 update. Where the tail is unknown, no two samples fire exactly the same neurons.
 
 When a cascade has stalled, the last examination is not strict: mismatches up to half the digits of
