@@ -2,7 +2,8 @@
 
 - goals: batches of 64 and 128 on 1,000 neurons, all data sets, the paper's and PyTorch's start,
   inputs in [0, 1] and standardised, float64 and float32;
-- large: batches of 256 on 1,000 neurons, and of 512 on 4,096;
+- large: batches of 256 on 1,000 neurons;
+- wide: batches of 512 on 4,096 neurons;
 - narrow: layers of 200, 400 and 2,000 neurons on Tiny-ImageNet, where earlier work on exact
   inversion (SPEAR) reports batches of up to 25;
 - limits: batch size against width and number of classes; training, noise, deeper tails and nothing
@@ -110,8 +111,15 @@ def large(seeds: int) -> Iterator[Cell]:
     """Batches as large as they can be."""
     for dataset in STANDARD:
         yield from _cells(dataset, 256, seeds)
-    for dataset in ("mnist", "fashion_mnist", "cifar10"):
-        yield from _cells(dataset, 512, min(seeds, 2), starts=("torch",), neurons=4096)
+
+
+def wide(seeds: int) -> Iterator[Cell]:
+    """Large batches on a wide layer."""
+    for scaling in SCALINGS:
+        for dataset in ("mnist", "fashion_mnist", "cifar10"):
+            yield from _cells(
+                dataset, 512, seeds, starts=("torch",), scalings=(scaling,), neurons=4096
+            )
 
 
 def narrow(seeds: int) -> Iterator[Cell]:
@@ -158,7 +166,14 @@ def rounds(seeds: int) -> Iterator[Cell]:
 
 
 SUITES: Mapping[str, Callable[[int], Iterator[Cell]]] = MappingProxyType(
-    {"goals": goals, "large": large, "narrow": narrow, "limits": limits, "rounds": rounds}
+    {
+        "goals": goals,
+        "large": large,
+        "wide": wide,
+        "narrow": narrow,
+        "limits": limits,
+        "rounds": rounds,
+    }
 )
 
 

@@ -480,6 +480,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     (lambda: audit(MODEL, torch.tensor(1.0), Y), "x of shape (): expected (batch, *sample_shape)"),
     (lambda: audit(MODEL, "x", Y), "x of type str: expected a tensor of numbers"),
     (lambda: audit(MODEL, X, None), "y=None: expected labels or targets"),
+    (lambda: audit(MODEL, X, Y[0]), "y of shape (): expected one entry for each of"),
     (
         lambda: audit(MODEL, X, Y, client=gp.Client(loss=None)),  # type: ignore[arg-type]
         "loss=None: expected a loss such as gradpeel.CrossEntropy() or torch.nn.Cross",

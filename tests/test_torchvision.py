@@ -30,7 +30,7 @@ REFUSED = {
     "efficientnet": LAST,
     "googlenet": LAST,
     "inception": LAST,
-    "maxvit": ("is followed by chunk",),
+    "maxvit": ("is followed by chunk", "is followed by GELU"),
     "mnasnet": LAST,
     "mobilenet_v2": LAST,
     "regnet": LAST,

@@ -230,8 +230,14 @@ class Audit:
 
         Raises:
             ModelRefusedError: the network gives an input other features each time.
-            InputError: recovered samples are inputs already, or a setting breaks its rule.
+            InputError: recovered samples are inputs already, the network takes several inputs, or a
+                setting breaks its rule.
         """
+        if not isinstance(self.inputs, Tensor):
+            raise InputError(
+                "x of several inputs: expected one tensor; wrap the network in a module that takes "
+                "its inputs side by side and cuts them apart"
+            )
         found = invert(
             self.model,
             self.recovery,

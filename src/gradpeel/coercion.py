@@ -131,11 +131,13 @@ def as_labelled_samples(
     """The same as `as_samples`, for who needs labels or targets.
 
     Raises:
-        InputError: there are none.
+        InputError: there are none, or a single one without a dimension of its own.
     """
     taken = as_samples(model, x, y, dtype)
     if taken.y is None:
         raise InputError(f"y=None: expected labels or targets: x of {type(x).__name__} has none")
+    if taken.y.ndim == 0:
+        raise InputError(f"y of shape (): expected one entry for each of {len(taken.x)} samples")
     return taken.x, taken.y, taken.columns
 
 

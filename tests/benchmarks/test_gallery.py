@@ -102,3 +102,18 @@ def test_fewer_than_the_bound_is_named() -> None:
     )  # fmt: skip
     assert row.misses
     assert "fewer than the peeling bound less 0.02: LeNet-5 B=8" in list(gallery.findings([row]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "codes"), [("text classifier", 40), ("tabular", 4)])
+def test_tokens_and_categories_are_exact_where_features_are(name: str, codes: int) -> None:
+    torch.manual_seed(0)
+    data, make = NETWORKS[name]
+    model, (x, y) = make(), gallery.draw(data, 8, 0, Path())
+    found = gallery.audited(gallery.Cell(network=name, batch_size=8), model, x, y).invert()
+    assert found.likeness is not None
+    assert bool(found.determined.all())
+    true = x[found.likeness.samples][:, :codes]
+    given = found.inputs[:, :codes]
+    assert len(given) == 8
+    assert torch.equal(given, true if found.ordered else true.sort(1).values)

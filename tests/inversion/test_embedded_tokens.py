@@ -46,6 +46,42 @@ class Columns(nn.Module):
         return logits
 
 
+class Table(nn.Module):
+    """Codes of two categories and three numbers in one row of floats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.town, self.trade = nn.Embedding(9, 4), nn.Embedding(30, 5)
+        self.scale = nn.Linear(3, 3)
+        self.fc1, self.fc2 = nn.Linear(12, 100), nn.Linear(100, 2)
+
+    def entering(self, x: Tensor) -> list[Tensor]:
+        codes = x[:, [1, 3]].long()
+        return [
+            self.town(codes[:, 0]), self.trade(codes[:, 1]), self.scale(x[:, [0, 2, 4]]).tanh()
+        ]  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.fc2(self.fc1(torch.cat(self.entering(x), 1)).relu())
+        return logits
+
+
+class Mixed(Table):
+    """The same, where a number changes what a category gives."""
+
+    def entering(self, x: Tensor) -> list[Tensor]:
+        town, trade, numbers = super().entering(x)
+        return [town * x[:, :1], trade, numbers]
+
+
+def table(number: int) -> Tensor:
+    generator = torch.Generator().manual_seed(4)
+    rows = torch.randn((number, 5), generator=generator)
+    rows[:, 1] = torch.randint(9, (number,), generator=generator).float()
+    rows[:, 3] = torch.randint(30, (number,), generator=generator).float()
+    return rows
+
+
 def flat(size: int = 5) -> nn.Sequential:
     return nn.Sequential(
         nn.Embedding(VOCABULARY, size),
@@ -106,6 +142,70 @@ def test_tables_of_different_sizes_stand_side_by_side() -> None:
     x = torch.tensor([[4, 29, 11], [0, 17, 3], [2, 0, 0]])
     found = gp.invert(model, gp.split(model).front(x), sample_shape=(3,))
     assert torch.equal(found.inputs, x)
+    assert bool(found.determined.all())
+
+
+def test_categories_beside_numbers_are_looked_up_and_the_numbers_solved_for() -> None:
+    model, x = Table(), table(6)
+    audit = gp.audit(model, x, torch.arange(6) % 2)
+    found = audit.invert()
+    assert audit.score.recovered == 6
+    assert found.likeness is not None
+    assert bool(found.determined.all())
+    same = x[found.likeness.samples]
+    assert torch.equal(found.inputs[:, [1, 3]], same[:, [1, 3]])
+    assert torch.allclose(found.inputs, same, atol=1e-4)
+
+
+def test_an_equal_row_of_a_category_is_no_proof() -> None:
+    model, x = Table(), table(2)
+    with torch.no_grad():
+        model.town.weight[int(x[0, 1])] = model.town.weight[(int(x[0, 1]) + 1) % 9]
+    found = gp.invert(model, gp.split(model).front(x), sample_shape=(5,))
+    assert float(found.residuals.max()) < 1e-5
+    assert found.determined.tolist()[0] is False
+
+
+def test_numbers_that_features_do_not_show_are_not_determined() -> None:
+    model, x = Table(), table(2)
+    with torch.no_grad():
+        model.scale.weight[2] = 0.0
+    found = gp.invert(model, gp.split(model).front(x), sample_shape=(5,))
+    assert torch.equal(found.inputs[:, [1, 3]], x[:, [1, 3]])
+    assert not found.determined.any()
+
+
+def test_categories_that_numbers_change_are_refused() -> None:
+    model = Mixed()
+    rows = gp.split(model).front(table(2))
+    with pytest.raises(gp.InputError, match="features of the categories depend on other columns"):
+        gp.invert(model, rows, sample_shape=(5,))
+
+
+def test_several_inputs_are_refused_with_the_way_on() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = Table()
+
+        def forward(self, codes: Tensor, numbers: Tensor) -> Tensor:
+            rows = torch.cat([numbers, codes, codes], 1)[:, [0, 3, 1, 4, 2]]
+            logits: Tensor = self.table(rows)
+            return logits
+
+    x = (torch.randint(9, (4, 1)), torch.randn(4, 3))
+    with pytest.raises(gp.InputError, match="x of several inputs: expected one tensor; wrap the"):
+        gp.audit(Two(), x, torch.arange(4) % 2).invert()
+
+
+def test_codes_alone_in_floats_are_tokens() -> None:
+    class Codes(Columns):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.long())
+
+    model, x = Codes(), torch.tensor([[4.0, 29.0, 11.0], [0.0, 17.0, 3.0]])
+    found = gp.invert(model, gp.split(model).front(x), sample_shape=(3,))
+    assert torch.equal(found.inputs, x.long())
     assert bool(found.determined.all())
 
 

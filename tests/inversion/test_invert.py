@@ -13,8 +13,8 @@ import gradpeel as gp
 from gradpeel.datasets import draw_batch, load
 from gradpeel.inversion.box import Box
 from gradpeel.inversion.forward import FrontMap, Linearised
-from gradpeel.inversion.inverting import closest
 from gradpeel.inversion.least_squares import hidden_shares
+from gradpeel.inversion.search import closest
 
 SHAPE = (1, 8, 8)
 UNIT = (0.0, 1.0)

@@ -15,6 +15,7 @@ from gradpeel.target import split
 from gradpeel.target.front_maps import Mixing, rearranging
 
 IMAGE = (3, 4, 4)
+ORDER = torch.randperm(48, generator=torch.Generator().manual_seed(1)).tolist()
 
 
 class Turned(nn.Module):
@@ -53,6 +54,10 @@ UNDONE: dict[str, Callable[[], nn.Module]] = {
     "moved": lambda: Turned(lambda x: torch.movedim(x, 1, 3)),
     "transposed": lambda: Turned(lambda x: x.transpose(2, 3)),
     "flipped": lambda: Turned(lambda x: x.flip(3)),
+    "features in another order": lambda: Turned(lambda x: x.flatten(1)[:, ORDER]),
+    "selected in another order": lambda: Turned(
+        lambda x: x.flatten(1).index_select(1, torch.tensor(ORDER))
+    ),
     "a convolution as large as the image": lambda: behind(
         nn.Conv2d(3, 60, 4), nn.Flatten(), features=60
     ),
@@ -80,6 +85,9 @@ LOST: dict[str, Callable[[], nn.Module]] = {
     "padded": lambda: behind(nn.Conv2d(3, 60, 4, padding=2), nn.Flatten(), features=60 * 25),
     "equal columns": lambda: behind(nn.Flatten(), constant(48), features=60),
     "the batch moved": lambda: Turned(lambda x: x.permute(1, 0, 2, 3), 48),
+    "some features only": lambda: Turned(lambda x: x.flatten(1)[:, [5, 0, 1]], 3),
+    "the first features": lambda: Turned(lambda x: x.flatten(1)[:, [0, 1, 2]], 3),
+    "a feature twice": lambda: Turned(lambda x: x.flatten(1)[:, [1, 0, 1]], 3),
     "an activation between": lambda: behind(
         nn.Flatten(), nn.Linear(48, 60), nn.Tanh(), features=60
     ),

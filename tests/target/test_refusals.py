@@ -337,6 +337,16 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], Reasons]] = {
         lambda: Written(lambda n, x: n.two((z := n.one(x)).relu() + z)),
         [NOT_YET(f"the output of Linear 'one' is used by relu, add, not by ReLU alone: {OTHER}")],
     ),
+    "GELU behind a Linear that cannot be read either": (
+        lambda: Written(
+            lambda n, x: n.two(functional.gelu(n.inner((z := n.one(x)) + z.sin()))),
+            inner=dense(8),
+        ),
+        [
+            NOT_YET(f"the output of Linear 'one' is used by sin, add, not by ReLU alone: {OTHER}"),
+            NEVER(f"Linear 'inner' is followed by gelu, not by ReLU: {EVERYWHERE}"),
+        ],
+    ),
     "two outputs": (
         lambda: Written(lambda n, x: ((h := n.one(x).relu()), n.two(h))),
         [NOT_YET("the model returns a tuple: expected one tensor")],

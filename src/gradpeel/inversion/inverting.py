@@ -26,7 +26,6 @@ Example:
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -37,17 +36,15 @@ from gradpeel.checks import check_data_range, check_positive_integer, check_seed
 from gradpeel.decoder import Recovery
 from gradpeel.errors import InputError
 from gradpeel.inversion.asking import check_features, check_shape, check_takes, check_values
-from gradpeel.inversion.box import Box
+from gradpeel.inversion.columns import looked_up, read_columns
 from gradpeel.inversion.confirming import gradient_mismatch
-from gradpeel.inversion.descent import COARSE, FINE, Schedule, descend
 from gradpeel.inversion.forward import FrontMap, check_can_be_inverted
 from gradpeel.inversion.inversion import Inversion
 from gradpeel.inversion.leaking import leaked_tokens
-from gradpeel.inversion.least_squares import hidden_shares, refine
-from gradpeel.inversion.prior import picture_prior
+from gradpeel.inversion.search import Search
 from gradpeel.inversion.tokens import read_tokens, takes_tokens
 from gradpeel.losses import CrossEntropy
-from gradpeel.target import FeatureFront, split
+from gradpeel.target import split
 from gradpeel.torch_losses import GivenLoss, as_loss
 from gradpeel.update import Update
 
@@ -55,16 +52,10 @@ __all__ = ["invert"]
 
 OnProgress = Callable[[int, int], None]
 
-CHUNK = 16
-"""Samples that are reconstructed together; more of them do not fit a processor's cache."""
-FLOOR, ROUNDING = 4.0, 100.0
-"""Units of rounding below which nothing is gained; and within which features are the same."""
+ROUNDING = 100.0
+"""Units of rounding within which features are the same."""
 FEATURE_ERRORS = 10.0
 """Features that carry an error of their own count as reached within this many of it."""
-STUCK = 1e-2
-"""Relative distance from which on another start is worth trying."""
-HIDDEN = 1e-3
-"""Share of one free dimension that would be seen in what random directions do not give back."""
 
 
 def invert(
@@ -138,14 +129,26 @@ def invert(
         )
     else:
         check_takes(front, shape)
-        search = _Search(front, shape, data_range=data_range, dtype=own, starts=starts, seed=seed)
-        parts, allowed = [], check_values(values)
-        for first in range(0, len(rows), CHUNK):
-            part = slice(first, first + CHUNK)
-            parts.append(search.run(rows[part], reached[part], allowed))
-            if on_progress is not None:
-                on_progress(min(first + CHUNK, len(rows)), len(rows))
-        found = Inversion.joined(parts, front.layer, shape)
+        allowed = check_values(values)
+
+        def make_search(maps: tuple[FrontMap, FrontMap], of: tuple[int, ...]) -> Search:
+            return Search(maps, front.layer, of, data_range=data_range, starts=starts, seed=seed)
+
+        places = looked_up(front, shape)
+        if len(places):
+            found = read_columns(
+                front,
+                rows,
+                shape,
+                places,
+                reached,
+                make_search=make_search,
+                values=allowed,
+                on_progress=on_progress,
+            )
+        else:
+            maps = (FrontMap(front, own), FrontMap(front, torch.float32))
+            found = make_search(maps, shape).run(rows, reached, allowed, on_progress)
     mismatch = None
     if isinstance(features, Recovery) and update is not None:
         known = as_loss(loss, reduction=update.reduction)
@@ -153,82 +156,3 @@ def invert(
             model, front, features, found.inputs, update=update, loss=known
         )
     return found.finished(mismatch, time.perf_counter() - started)
-
-
-class _Search:
-    """Reconstruct continuous inputs; see `invert` for the arguments."""
-
-    def __init__(
-        self,
-        front: FeatureFront,
-        shape: tuple[int, ...],
-        *,
-        data_range: tuple[float, float] | None,
-        dtype: torch.dtype,
-        starts: int,
-        seed: int,
-    ) -> None:
-        self.front, self.coarse = FrontMap(front, dtype), FrontMap(front, torch.float32)
-        self.layer, self.shape, self.starts, self.seed = front.layer, shape, starts, seed
-        self.box = Box(*(data_range or (-math.inf, math.inf)))
-        self.prior = picture_prior(shape)
-        self.floor = FLOOR * torch.finfo(dtype).eps
-
-    def run(self, features: Tensor, reached: Tensor, values: Tensor | None) -> Inversion:
-        """Reconstruct the inputs of some features, (n, features)."""
-        x = torch.zeros((len(features), *self.shape), dtype=self.front.dtype)
-        best = torch.full((len(features),), math.inf, dtype=self.front.dtype)
-        won = torch.zeros(len(features), dtype=torch.int64)
-        for number in range(self.starts):
-            open_ = torch.nonzero(best > STUCK).flatten()
-            if not len(open_):
-                break
-            start = self.box.start(number, (len(open_), *self.shape), self.seed)
-            tried, distances = self._solve(features[open_], start, COARSE)
-            is_better = distances < best[open_]
-            chosen = open_[is_better]
-            x[chosen], best[chosen], won[chosen] = tried[is_better], distances[is_better], number
-        rough = torch.nonzero((best > reached) & (best <= STUCK)).flatten()
-        if self.prior is not None and len(rough):
-            x[rough], _ = self._solve(features[rough], x[rough], FINE)
-        if values is not None:
-            snapped = closest(x, values)
-            fits = self.front.distances(snapped, features) <= reached
-            x[fits] = snapped[fits]
-        residuals = self.front.distances(x, features).double()
-        generator = torch.Generator().manual_seed(self.seed)
-        hidden = hidden_shares(self.front, x, generator).double()
-        one = HIDDEN / math.prod(self.shape)
-        return Inversion(
-            layer=self.layer,
-            inputs=x,
-            residuals=residuals,
-            starts=won,
-            determined=(residuals <= reached) & (hidden.amax(1) <= one),
-            hidden=hidden.mean(1),
-        )
-
-    def _solve(self, features: Tensor, start: Tensor, schedule: Schedule) -> tuple[Tensor, Tensor]:
-        """Inputs near the right piece of the front, solved there; with their distances, (n,)."""
-        near = descend(
-            self.coarse,
-            features.float(),
-            start.float(),
-            box=self.box,
-            prior=self.prior,
-            schedule=schedule,
-        )
-        return refine(self.front, features, near.to(self.front.dtype), self.box, floor=self.floor)
-
-
-def closest(x: Tensor, values: Tensor) -> Tensor:
-    """Each number of x moved to the closest of some values.
-
-    Example:
-        >>> closest(torch.tensor([0.2, 0.9]), torch.tensor([0.0, 1.0]))
-        tensor([0., 1.])
-    """
-    values = values.to(x)
-    above = torch.searchsorted(values, x.contiguous()).clamp(1, len(values) - 1)
-    low, high = values[above - 1], values[above]
-    return torch.where(x - low <= high - x, low, high)

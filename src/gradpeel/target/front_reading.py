@@ -158,7 +158,7 @@ def _read_map(steps: ForwardPass, node: fx.Node, width: int) -> Step | None:
     """
     layer = steps.layer(node)
     if layer is None:
-        return _turning(steps, node)
+        return _turning(steps, node) or _indexing(steps, node)
     if is_linear(layer):
         weight = layer.weight.detach()
         own = bias_of(layer)
@@ -187,6 +187,45 @@ def _turning(steps: ForwardPass, node: fx.Node) -> Rearrangement | None:
         return None
     turn = _TURNS[name]
     return Rearrangement(lambda x: turn(x, sizes), lambda y: turn(y, sizes[::-1]))
+
+
+def _indexing(steps: ForwardPass, node: fx.Node) -> Rearrangement | None:
+    """The permutation that picking flat features by number is: x[:, order], x.index_select."""
+    name, others = steps.operation(node), [*node.args[1:], *node.kwargs.values()]
+    if name == "getitem" and isinstance(others[0], tuple) and len(others[0]) == 2:
+        rows, order = others[0]
+        if rows != slice(None):
+            return None
+    elif name == "index_select" and len(others) == 2 and others[0] == 1:
+        order = others[1]
+    else:
+        return None
+    if isinstance(order, list):
+        order = torch.tensor(order)
+    places = steps.constant(order)
+    if places is None or places.ndim != 1:
+        return None
+    every = torch.arange(len(places), device=places.device)
+    places = places.long()
+    back = places.argsort()
+    # In their own order they may be the first of more features.
+    if not torch.equal(places[back], every) or torch.equal(places, every):
+        return None
+    return Rearrangement(
+        lambda x: _pick(x, places),
+        lambda y: _pick(y, back),
+    )
+
+
+def _pick(x: Tensor, places: Tensor) -> Tensor:
+    """Flat features, (batch, features), in another order.
+
+    Raises:
+        ValueError: there are more or fewer of them.
+    """
+    if x.ndim != 2 or x.shape[1] != len(places):
+        raise ValueError(f"expected (batch, {len(places)}) where features are put in order")
+    return x[:, places.to(x.device)]
 
 
 def read_affine(steps: ForwardPass, node: fx.Node) -> Affine | None:

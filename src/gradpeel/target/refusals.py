@@ -33,6 +33,7 @@ from gradpeel.target.tail import UnknownTailError
 from gradpeel.target.unsteady import named, unsteady
 
 __all__ = [
+    "is_followed_by_firing",
     "reason_without_linear",
     "reasons_at_target",
     "reasons_hooked",
@@ -330,8 +331,11 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
                 "gradient is zero; evaluation mode, where it only scales, can be audited"
             )
         ]
-    is_smooth = steps.operation(activation).replace("_", "").lower() in _FIRING_EVERYWHERE
-    if is_smooth or activation.op == "output" or isinstance(layer, nn.Linear):
+    if (
+        _fires_everywhere(steps, activation)
+        or activation.op == "output"
+        or isinstance(layer, nn.Linear)
+    ):
         return [
             ImpossibleModelError(
                 f"{followed}: every neuron fires on every sample, so that no cascade can start; "
@@ -340,3 +344,13 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
             )
         ]
     return [UnsupportedModelError(f"{followed}: {_OTHER}")]
+
+
+def is_followed_by_firing(steps: ForwardPass, target: fx.Node) -> bool:
+    """Whether a Linear is followed by an activation with a gradient everywhere, such as GELU."""
+    _, consumers = read_scaling(steps, target)
+    return len(consumers) == 1 and _fires_everywhere(steps, consumers[0])
+
+
+def _fires_everywhere(steps: ForwardPass, activation: fx.Node) -> bool:
+    return steps.operation(activation).replace("_", "").lower() in _FIRING_EVERYWHERE

@@ -37,6 +37,7 @@ from gradpeel.target.front import Front
 from gradpeel.target.front_reading import read_front
 from gradpeel.target.gates import Fold, Gate, read_gate
 from gradpeel.target.refusals import (
+    is_followed_by_firing,
     reason_without_linear,
     reasons_at_target,
     reasons_hooked,
@@ -296,7 +297,11 @@ def _without_tail(linear: nn.Linear, front: FeatureFront) -> Target:
 
 
 def _candidates(steps: ForwardPass, layer: str | None) -> list[tuple[fx.Node, nn.Linear]]:
-    """All Linears that ReLU follows; where there is none, the first Linear. Or that of a name."""
+    """All Linears that ReLU follows, or that of a name.
+
+    Where there is none: the first Linear, and the first that an activation such as GELU follows,
+    whose reasons say most.
+    """
     linears = [
         (node, linear)
         for node in steps.live
@@ -308,7 +313,8 @@ def _candidates(steps: ForwardPass, layer: str | None) -> list[tuple[fx.Node, nn
         named = steps.root.get_submodule(layer)
         return [found for found in linears if found[1] is named][:1]
     followed = [found for found in linears if _is_followed(steps, found[0])]
-    return followed or linears[:1]
+    firing = [found for found in linears if is_followed_by_firing(steps, found[0])]
+    return followed or list(dict.fromkeys([*linears[:1], *firing[:1]]))
 
 
 def _is_followed(steps: ForwardPass, node: fx.Node) -> bool:
