@@ -50,6 +50,8 @@ _FIRING_EVERYWHERE = {
     "prelu", "rrelu", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softsign",
     "tanh", "tanhshrink",
 }  # fmt: skip
+# Those of them with two slopes, of which a row cascade could guess one for each neuron.
+_TWO_SLOPES = {"leakyrelu", "prelu", "rrelu"}
 # Wrappers that hide the forward pass, and where they keep the model.
 _WRAPPERS = {
     "DataParallel": "module",
@@ -331,18 +333,9 @@ def _reasons_activation(steps: ForwardPass, target: fx.Node) -> list[ModelError]
                 "gradient is zero; evaluation mode, where it only scales, can be audited"
             )
         ]
-    if (
-        _fires_everywhere(steps, activation)
-        or activation.op == "output"
-        or isinstance(layer, nn.Linear)
-    ):
-        return [
-            ImpossibleModelError(
-                f"{followed}: every neuron fires on every sample, so that no cascade can start; "
-                "a batch of one is read at once, by dividing any neuron's weight gradient by its "
-                "bias gradient, unless the layer acts on every token of a sequence"
-            )
-        ]
+    is_last = activation.op == "output" or isinstance(layer, nn.Linear)
+    if is_last or _fires_everywhere(steps, activation):
+        return [_reason_firing(followed, has_two_slopes=_word(steps, activation) in _TWO_SLOPES)]
     return [UnsupportedModelError(f"{followed}: {_OTHER}")]
 
 
@@ -352,5 +345,24 @@ def is_followed_by_firing(steps: ForwardPass, target: fx.Node) -> bool:
     return len(consumers) == 1 and _fires_everywhere(steps, consumers[0])
 
 
+def _reason_firing(followed: str, *, has_two_slopes: bool) -> ModelError:
+    """Why every neuron fires on every sample, and what that does not exclude."""
+    one = (
+        "a batch of one is read at once, by dividing any neuron's weight gradient by its bias "
+        "gradient, unless the layer acts on every token of a sequence"
+    )
+    every = f"{followed}: every neuron fires on every sample, so that"
+    if has_two_slopes:
+        return UnsupportedModelError(
+            f"{every} peeling cannot start, and the row cascade is not made for two slopes; {one}"
+        )
+    return ImpossibleModelError(f"{every} no cascade can start; {one}")
+
+
 def _fires_everywhere(steps: ForwardPass, activation: fx.Node) -> bool:
-    return steps.operation(activation).replace("_", "").lower() in _FIRING_EVERYWHERE
+    return _word(steps, activation) in _FIRING_EVERYWHERE
+
+
+def _word(steps: ForwardPass, activation: fx.Node) -> str:
+    """What a node does, however it is written: "leakyrelu" for LeakyReLU and leaky_relu_."""
+    return steps.operation(activation).replace("_", "").lower()
