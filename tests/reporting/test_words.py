@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradpeel.reporting.words import counted, listing, percent, printable, scientific
+from gradpeel.reporting.words import counted, listing, measured, percent, printable, scientific
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000))
@@ -24,6 +24,9 @@ def test_percent_says_100_for_all_and_only_for_all(some: int, all_of_them: int) 
         (1e-9, "< 0.1 %"),
         (22 / 128, "17.2 %"),
         (0.29, "29.0 %"),
+        (0.6375, "63.8 %"),
+        (0.1375, "13.8 %"),
+        (51 / 80, "63.8 %"),
         (1 / 3, "33.3 %"),
         (1 - 1e-16, "> 99.9 %"),
         (1, "100 %"),

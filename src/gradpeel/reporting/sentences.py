@@ -75,7 +75,7 @@ def severity(audit: Audit) -> tuple[str, str]:
     """How bad that is, in the words of a privacy review: a name and a sentence."""
     counts = tally(audit)
     if not counts.read:
-        return "No disclosure found", "This attack read nothing, which is not proof of protection."
+        return _unread(audit)
     is_input, noun = audit.recovery.space == "input", audit.recovery.noun
     if not counts.missed:
         whose = "the whole batch" if audit.update.clients == 1 else "all clients' samples"
@@ -86,6 +86,20 @@ def severity(audit: Audit) -> tuple[str, str]:
         f"Anyone who sees this update can read {counts.read:,} of its "
         f"{counted(counts.batch_size, noun)}."
     )
+
+
+def _unread(audit: Audit) -> tuple[str, str]:
+    """What an update discloses where no sample was read: membership, tokens, or nothing."""
+    if not audit.refuses_membership and audit.membership.count("in"):
+        return "Membership disclosed", (
+            "This attack read no sample, but anyone who sees this update can tell whether a "
+            "record that they hold took part."
+        )
+    if any(len(tokens) for tokens in audit.leaked_tokens.values()):
+        return "Tokens disclosed", (
+            "This attack read no sample, but the update names the tokens that occurred in them."
+        )
+    return "No disclosure found", "This attack read nothing, which is not proof of protection."
 
 
 def came_back(audit: Audit) -> str | None:

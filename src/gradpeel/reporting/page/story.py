@@ -78,11 +78,15 @@ def _layer(audit: Audit) -> str:
 
 
 def _knows(audit: Audit) -> str:
-    size = "" if audit.update.batch_size is None else " and the batch size"
+    is_stated = audit.update.batch_size is not None
+    size = " and the batch size" if is_stated else ""
     if audit.without_tail is not None:
         known = "The first layers" if audit.recovery.space == "input" else f"Only {_layer(audit)}"
+        if bool((audit.recovery.labels >= 0).any()):
+            return f"{known}{size}. The later layers were used for labels only."
         return f"{known}{size}. Neither the loss nor the later layers were used."
-    return f"The model it sent out, the loss{size}, which a server knows anyway."
+    loss = ", the loss" if is_stated else " and the loss"
+    return f"The model it sent out{loss}{size}, which a server knows anyway."
 
 
 def _confidence(audit: Audit) -> list[Fact]:
