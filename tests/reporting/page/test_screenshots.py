@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 WIDTHS = (360, 390, 768, 1440, 1920)
 SHOT_AT = (360, 1440)
+PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""A picture taken earlier may lack what has just moved."""
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 KINDS = (
     "everything",
@@ -47,6 +49,8 @@ KINDS = (
     "table",
     "features",
     "feature-vectors",
+    "inversion",
+    "tokens",
     "local-training",
     "clients",
     "without-samples",
@@ -141,6 +145,29 @@ def _feature_vectors() -> Report:
     return report(found, data)
 
 
+def _inversion() -> Report:
+    """Pictures behind a convolution, reconstructed from their feature vectors."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 4), nn.ReLU(), nn.Flatten(), nn.Linear(200, 200), nn.ReLU(),
+        nn.Linear(200, 10),
+    )  # fmt: skip
+    data = load("digits")
+    batch = draw_batch(data, 6)
+    found = audit(model, batch.x.float()[:, None], batch.y, attacker=Attacker(effort=0.0))
+    return report(found, data, inversion=found.invert(data_range=(0.0, 1.0)))
+
+
+def _tokens() -> Report:
+    """Tokens behind an embedding, which its gradient names."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Embedding(20, 5), nn.Flatten(), nn.Linear(15, 100), nn.ReLU(), nn.Linear(100, 2)
+    )
+    found = audit(model, torch.randint(20, (4, 3)), torch.tensor([0, 1, 0, 1]))
+    return report(found, inversion=found.invert())
+
+
 def _features() -> Dataset:
     """As many unnamed features as HARUS has."""
     rng = np.random.default_rng(0)
@@ -200,6 +227,8 @@ def _page(kind: str, held: Audits) -> str:
         "table": lambda: report(held.records, held.patients),
         "features": lambda: _audited(_features(), 12, 400),
         "feature-vectors": _feature_vectors,
+        "inversion": _inversion,
+        "tokens": _tokens,
         "clients": lambda: _audited(load("digits"), 24, 400, clients=4),
         "local-training": lambda: _audited(load("digits"), 12, 400, Client(lr=0.02, local_steps=3)),
         "without-samples": lambda: report(held.part, held.digits, samples=False),
@@ -239,6 +268,7 @@ def test_every_kind_of_page_fits_every_screen(
             shown.page.set_viewport_size({"width": width, "height": 900})
             assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
             if width in SHOT_AT:
+                shown.page.evaluate(PAINTED)
                 path = artefacts / f"{kind}-{width}-{scheme}.png"
                 shown.page.screenshot(path=path, full_page=True)
                 with Image.open(path) as picture:

@@ -80,7 +80,7 @@ def gather(
         all_neurons=audit.exposure.grid.shape[0],
         tally=tally(audit),
         with_samples=True,
-        story=story_of(audit),
+        story=story_of(audit, is_inverted=inversion is not None),
         cascade=cascade_of(audit),
         risk=_risk(audit),
         samples=tuple(sample_rows(audit, dataset, listed, pictures)),

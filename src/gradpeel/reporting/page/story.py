@@ -24,20 +24,25 @@ MOST = 400
 """Letters of a sentence that comes from somebody's design or model."""
 
 
-def story_of(audit: Audit) -> Story:
-    """Describe an audit in words."""
+def story_of(audit: Audit, *, is_inverted: bool = False) -> Story:
+    """Describe an audit in words.
+
+    Args:
+        audit: the simulated round.
+        is_inverted: whether inputs were reconstructed from what it recovered.
+    """
     counts, note = comparison(audit)
     return Story(
         verdict=verdict(audit),
         severity=Fact(*severity(audit)),
         membership=membership(audit),
-        recovered=came_back(audit) or "",
+        recovered=came_back(audit, is_inverted=is_inverted) or "",
         who=tuple(_who(audit)),
         confidence=tuple(_confidence(audit)),
-        limits=limits(audit),
+        limits=limits(audit, is_inverted=is_inverted),
         advice=tuple(_advice(audit)),
         warnings=tuple(printable(sentence, MOST) for sentence in audit.recovery.warnings),
-        setup=_facts(setup(audit)),
+        setup=_facts(setup(audit, is_inverted=is_inverted)),
         trust=_facts(trust(audit)),
         missing=_facts(missing(audit)),
         comparison=tuple(Count(name, number) for name, number in counts),
