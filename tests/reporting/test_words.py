@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradpeel.reporting.words import counted, listing, measured, percent, printable, scientific
+from gradpeel.reporting.words import counted, listing, percent, printable, scientific
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000))

@@ -10,7 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["counted", "duration", "listing", "measured", "percent", "printable", "scientific", "short"]
+__all__ = [
+    "counted",
+    "duration",
+    "listing",
+    "measured",
+    "percent",
+    "printable",
+    "scientific",
+    "short",
+]
 
 
 def counted(number: int, noun: str) -> str:
