@@ -92,6 +92,6 @@ def test_every_source_holds_what_it_should() -> None:
     assert any(place.startswith("src/gradpeel/decoder/cascade.py: comment") for place in places)
     assert any(place.endswith("table1.html.j2") for place in places)
     texts = {piece.text for piece in pieces}
-    assert "y: holds values outside [0, 1]: expected one probability for each output" in texts
+    assert "y: holds values outside [0, 1]: expected one probability per output" in texts
     (audit,) = (piece.text for piece in pieces if piece.place == "gradpeel audit")
     assert "Samples in the client's batch" in audit
