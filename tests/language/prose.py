@@ -149,8 +149,7 @@ def comments(code: str) -> Iterator[str]:
 
 def _literal(value: ast.expr) -> str:
     """What is written out in a piece of an f-string; a value that is put in becomes an x."""
-    is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
-    return str(value.value) if is_text else "x"
+    return str(value.value) if isinstance(value, ast.Constant) else "x"
 
 
 def _help(name: str, command: Any) -> Iterator[Prose]:
