@@ -271,11 +271,14 @@ GRID = torch.tensor([[True, False, True], [True, True, True]])
         ),
         (
             lambda: Exposure.of(GRID, torch.tensor([0, 1])),
-            "copies of shape (2,) and dtype torch.int64: expected int64 (3,), one index a sample",
+            "copies of shape (2,) and dtype torch.int64: expected int64 (3,), one index per sample",
         ),
         (
             lambda: Exposure.of(GRID, torch.tensor([0.0, 1.0, 0.0])),
-            "copies of shape (3,) and dtype torch.float32: expected int64 (3,), one index a sample",
+            (
+                "copies of shape (3,) and dtype torch.float32: expected int64 (3,), "
+                "one index per sample"
+            ),
         ),
         *(
             (

@@ -212,7 +212,7 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
     *[
         (
             lambda value=value: BinaryCrossEntropy().check(OUTPUTS, OUTPUTS + value),
-            "y: holds values outside [0, 1]: expected one probability an output",
+            "y: holds values outside [0, 1]: expected one probability per output",
         )
         for value in (1.5, -0.1, math.nan)
     ],

@@ -108,7 +108,13 @@ def _run(
         model, batch.x, batch.y, attacker=Attacker(data_range=dataset.data_range), seed=seed
     )
     numbers = json.dumps({"data": case.data, **found.as_dict()}, indent=2, allow_nan=False)
-    page = report(found, dataset, samples=samples, command=f"gradpeel demo --seed {seed}")
+    page = report(
+        found,
+        dataset,
+        samples=samples,
+        command=f"gradpeel demo --seed {seed}",
+        weights="newly initialised",
+    )
     files = save_figures(found, dataset, out, samples=samples)
     files += write_files(out, {**page.files(), "result.json": f"{numbers}\n".encode()})
     say(f"{case.data}: {_result(found)}")

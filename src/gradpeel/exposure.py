@@ -342,7 +342,7 @@ def _check_copies(copies: Tensor, grid: Tensor) -> None:
     if copies.shape != (batch,) or copies.dtype != torch.int64:
         raise InputError(
             f"copies of shape {tuple(copies.shape)} and dtype {copies.dtype}: "
-            f"expected int64 ({batch},), one index a sample"
+            f"expected int64 ({batch},), one index per sample"
         )
     own = torch.arange(batch)
     in_range = bool(((copies >= 0) & (copies <= own)).all())

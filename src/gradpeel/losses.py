@@ -216,7 +216,7 @@ class BinaryCrossEntropy:
         """Refuse targets that are not numbers from 0 to 1, one for each output."""
         _check_like_outputs(outputs, y)
         if not bool(((y >= 0) & (y <= 1)).all()):
-            raise InputError("y: holds values outside [0, 1]: expected one probability an output")
+            raise InputError("y: holds values outside [0, 1]: expected one probability per output")
 
     def total(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The sum over samples and outputs, from logits (batch, outputs) and the same."""

@@ -31,7 +31,7 @@ def test_a_plan_runs_and_is_gone_on_with(plan: Path, tmp_path: Path) -> None:
     first = _sweep(plan, "--out", out, "--workers", "1", "--parquet")
     assert first.exit_code == 0, first.output
     assert "2 audits measured, 0 false certificates" in first.stdout
-    assert "Passive" in first.stdout
+    assert "passive server" in first.stdout
     assert "2/2 digits Passive B=8 N=60 seed" in first.stderr
     *_, page_line, others = first.stderr.splitlines()
     assert page_line == f"Report: {out / 'report.html'}"

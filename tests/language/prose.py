@@ -105,6 +105,30 @@ def code_comments() -> Iterator[Prose]:
             yield Prose(place, re.sub(r"`[^`]*`", " ", "\n".join(lines)))
 
 
+def messages() -> Iterator[Prose]:
+    """Strings of the package that hold more than a word: errors, reports, progress, help."""
+    for path in sources():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        # Docstrings have a check of their own, and pieces of an f-string are read with it.
+        others = {
+            id(piece)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Expr | ast.JoinedStr)
+            for piece in ast.iter_child_nodes(node)
+            if isinstance(piece, ast.Constant)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(_literal(value) for value in node.values)
+            elif isinstance(node, ast.Constant) and id(node) not in others:
+                text = node.value if isinstance(node.value, str) else ""
+            else:
+                continue
+            if " " in text.strip():
+                place = f"{path.relative_to(ROOT)}: string in line {node.lineno}"
+                yield Prose(place, re.sub(r"`[^`]*`", " ", text))
+
+
 def without_code(text: str) -> str:
     """Drop code and addresses; line numbers stay."""
     return CODE.sub(lambda match: "\n" * match[0].count("\n") or " ", text)
@@ -121,6 +145,11 @@ def comments(code: str) -> Iterator[str]:
     for line in code.splitlines():
         if line.startswith("# ") and not line.startswith("# %%"):
             yield line.removeprefix("# ")
+
+
+def _literal(value: ast.expr) -> str:
+    """What is written out in a piece of an f-string; a value that is put in becomes an x."""
+    return str(value.value) if isinstance(value, ast.Constant) else "x"
 
 
 def _help(name: str, command: Any) -> Iterator[Prose]:

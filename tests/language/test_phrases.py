@@ -23,6 +23,7 @@ SOURCES = (
     prose.templates,
     prose.docstrings,
     prose.code_comments,
+    prose.messages,
 )
 
 
@@ -83,11 +84,14 @@ def test_a_docstring_is_read_without_its_example() -> None:
 
 
 def test_every_source_holds_what_it_should() -> None:
-    places = {place for source in SOURCES for place, _ in source()}
+    pieces = [piece for source in SOURCES for piece in source()]
+    places = {piece.place for piece in pieces}
     assert {"README.md", "docs/glossary.md", "examples/audit_my_model.py"} <= places
     assert {"gradpeel", "gradpeel audit", "gradpeel paper table1"} <= places
     assert "src/gradpeel/audit.py: docstring in line 1" in places
     assert any(place.startswith("src/gradpeel/decoder/cascade.py: comment") for place in places)
     assert any(place.endswith("table1.html.j2") for place in places)
-    (audit,) = (text for place, text in prose.command_help() if place == "gradpeel audit")
+    texts = {piece.text for piece in pieces}
+    assert "y: holds values outside [0, 1]: expected one probability per output" in texts
+    (audit,) = (piece.text for piece in pieces if piece.place == "gradpeel audit")
     assert "Samples in the client's batch" in audit

@@ -102,9 +102,16 @@ def test_the_page_shows_originals_and_reconstructions(pictures: Audit, digits: D
     assert '<section id="reconstructions"' in page.html
     assert 'alt="Reconstruction of sample 3"' in page.html
     assert "26 dB, not determined" in page.html
+    # The first screen leads with them, and does not call them a step still to be taken.
+    first = page.html[: page.html.index('<main id="main"')]
+    assert first.count('alt="Reconstruction of sample') == 6
+    for said in (first, page.payload.story.limits):
+        assert "gradpeel.invert" not in said
+    assert "not certified" in page.payload.story.limits
     assert payload_from(json.loads(page.payload.to_json())) == page.payload
     plain = gp.report(pictures, digits)
     assert plain.payload.reconstructions is None
+    assert "gradpeel.invert" in plain.payload.story.limits
     assert "Reconstructed inputs" not in plain.html
 
 
@@ -116,6 +123,7 @@ def test_the_page_lists_tokens(tokens: Audit) -> None:
     assert f"{', '.join(map(str, table.tokens))}</dd>" in page.html
     first = ", ".join(str(token) for token in tokens.x[0].tolist())
     assert f"<td>{first}</td><td>{first}</td><td>equal</td>" in page.html
+    assert f'<td class="long">{first}</td><td class="long">{first}</td>' in page.html
 
 
 def test_without_samples_neither_inputs_nor_tokens_are_shown(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 from rich.console import Console
@@ -26,7 +27,7 @@ def test_every_batch_size_has_its_line_in_eighty_columns() -> None:
     shown = _shown(Results(rows, [], {}, []))
     assert "…" not in shown
     for size in sizes:
-        assert any(line.split()[-5:-4] == [str(size)] for line in shown.splitlines())
+        assert re.search(rf" {size:,} +50\.\d %", shown)
     assert "24 audits measured, 0 false certificates" in shown
 
 
@@ -34,14 +35,24 @@ def test_local_training_is_told_in_eighty_columns() -> None:
     trained = replace(CELL, lr=0.1, local_steps=5, local_batch_size=16, momentum=0.9)
     shown = _shown(Results([measured(CELL), measured(trained)], [], {}, []))
     assert "…" not in shown
-    assert "mnist, N=1000\n" in shown
-    assert "mnist, N=1000 lr 0.1 local steps 5 local batch size 16 momentum 0.9\n" in shown
+    assert "MNIST, 1,000 neurons\n" in shown
+    words = " ".join(shown.split())
+    assert "MNIST, 1,000 neurons, learning rate 0.1, 5 local steps, minibatches of 16," in words
 
 
 def test_the_interval_stays_between_nothing_and_all() -> None:
     rows = [measured(CELL, seed, recovered=found) for seed, found in enumerate([100, 100, 90])]
     # mean 0.967, deviation 0.0577, t = 4.303: 0.143 to either side
-    assert "0.823-1.000" in _shown(Results(rows, [], {}, []))
+    assert "96.7 %  82.3 % to 100 %" in _shown(Results(rows, [], {}, []))
+
+
+def test_methods_are_spelled_out_as_on_the_page() -> None:
+    server = replace(CELL, design="soliton-data", weights="mirrored", effort=1.0)
+    shown = _shown(Results([measured(CELL), measured(server)], [], {}, []))
+    words = " ".join(shown.split())
+    assert "passive server" in words
+    assert "…" not in shown
+    assert "SD-Mir" not in shown
 
 
 def test_names_and_errors_are_shown_as_text() -> None:

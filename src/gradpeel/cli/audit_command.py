@@ -445,7 +445,15 @@ def audit_command(
             **design_settings(result.design),
         }
         finished = Finished(
-            result, repeated, dataset, compared, setting, command_line(context), samples, inversion
+            result,
+            repeated,
+            dataset,
+            compared,
+            setting,
+            command_line(context),
+            samples,
+            network.origin,
+            inversion,
         )
         if folder is not None:
             finished.write(folder)

@@ -39,6 +39,7 @@ class Finished:
         setting: options that an audit itself does not know.
         command: the command that repeats it.
         samples: whether to show samples.
+        weights: where the network's weights come from.
         inversion: inputs that were reconstructed from feature vectors of the result, if asked for.
     """
 
@@ -49,6 +50,7 @@ class Finished:
     setting: Mapping[str, object]
     command: str
     samples: bool
+    weights: str
     inversion: Inversion | None = None
 
     @property
@@ -105,6 +107,7 @@ class Finished:
             command=self.command,
             compared=self.compared,
             inversion=self.inversion,
+            weights=self.weights,
         )
 
     def _write_audit(self, folder: Path) -> None:

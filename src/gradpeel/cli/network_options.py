@@ -100,6 +100,15 @@ class NetworkOptions:
         """Whether the network is not a new perceptron."""
         return not (self.model is None and self.checkpoint is None and self.checkpoints is None)
 
+    @property
+    def origin(self) -> str:
+        """Where the weights come from, in words; without directories."""
+        if self.checkpoint is not None:
+            return f"from {self.checkpoint.name}"
+        if self.checkpoints is not None:
+            return "from a checkpoint"
+        return "newly initialised" if self.model is None else f"as {self.model} makes them"
+
     def make(
         self, dataset: Dataset, rng: np.random.Generator
     ) -> nn.Module | Callable[[], nn.Module]:

@@ -8,8 +8,12 @@ from gradpeel.reporting.words import counted, percent, printable, scientific
 __all__ = ["batch_size", "completeness", "copies", "evidence", "what_came_back"]
 
 
-def what_came_back(recovery: Recovery) -> str | None:
+def what_came_back(recovery: Recovery, *, is_inverted: bool = False) -> str | None:
     """What the recovered things are, where they are not inputs of the network; None where they are.
+
+    Args:
+        recovery: what was recovered.
+        is_inverted: whether inputs were reconstructed from it.
 
     Example:
         >>> import torch
@@ -23,10 +27,14 @@ def what_came_back(recovery: Recovery) -> str | None:
     """
     if recovery.space == "input":
         return None
+    further = (
+        "inputs were reconstructed from them"
+        if is_inverted
+        else "reconstructing inputs from them is a further step (`gradpeel.invert`)"
+    )
     return (
         f"feature vectors that enter layer `{printable(recovery.layer, most=80)}`, "
-        f"{counted(recovery.samples.shape[1], 'feature')} each; reconstructing inputs from them is "
-        "a further step (`gradpeel.invert`)"
+        f"{counted(recovery.samples.shape[1], 'feature')} each; {further}"
     )
 
 

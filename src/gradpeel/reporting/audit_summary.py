@@ -49,7 +49,8 @@ def summary(audit: Audit, *, data: str, inversion: Inversion | None = None) -> R
     parts = [_verdict(audit)]
     if audit.recovery.warnings:
         parts.append(cautions(audit.recovery.warnings))
-    parts.append(facts(setup(audit)))
+    is_inverted = inversion is not None
+    parts.append(facts(setup(audit, is_inverted=is_inverted)))
     if len(audit.recovery):
         parts.append(headed(f"{name} recovered per round", round_bars(audit.recovery.by_round)))
     parts.append(headed(f"How the {name.lower()} were read", _comparison(audit)))
@@ -61,7 +62,7 @@ def summary(audit: Audit, *, data: str, inversion: Inversion | None = None) -> R
     parts.append(headed("Confidence", facts(trust(audit))))
     if others := missing(audit):
         parts.append(headed("Not recovered", facts(others)))
-    parts.append(headed("Limits of this audit", Text(limits(audit))))
+    parts.append(headed("Limits of this audit", Text(limits(audit, is_inverted=is_inverted))))
     return panel(f"gradpeel audit: {printable(data)}", parts)
 
 

@@ -75,7 +75,7 @@ def severity(audit: Audit) -> tuple[str, str]:
     """How bad that is, in the words of a privacy review: a name and a sentence."""
     counts = tally(audit)
     if not counts.read:
-        return "No disclosure found", "This attack read nothing, which is not proof of protection."
+        return _unread(audit)
     is_input, noun = audit.recovery.space == "input", audit.recovery.noun
     if not counts.missed:
         whose = "the whole batch" if audit.update.clients == 1 else "all clients' samples"
@@ -88,15 +88,29 @@ def severity(audit: Audit) -> tuple[str, str]:
     )
 
 
-def came_back(audit: Audit) -> str | None:
+def _unread(audit: Audit) -> tuple[str, str]:
+    """What an update discloses where no sample was read: membership, tokens, or nothing."""
+    if not audit.refuses_membership and audit.membership.count("in"):
+        return "Membership disclosed", (
+            "This attack read no sample, but anyone who sees this update can tell whether a "
+            "record that they hold took part."
+        )
+    if any(len(tokens) for tokens in audit.leaked_tokens.values()):
+        return "Tokens disclosed", (
+            "This attack read no sample, but the update names the tokens that occurred in them."
+        )
+    return "No disclosure found", "This attack read nothing, which is not proof of protection."
+
+
+def came_back(audit: Audit, *, is_inverted: bool = False) -> str | None:
     """What the recovered things are, where they are not all that enters the network."""
     if audit.entry is None:
-        return what_came_back(audit.recovery)
+        return what_came_back(audit.recovery, is_inverted=is_inverted)
     entry = printable(audit.entry, most=80)
     return f"input `{entry}` of each sample; the network's other inputs were not read"
 
 
-def setup(audit: Audit) -> list[tuple[str, str]]:
+def setup(audit: Audit, *, is_inverted: bool = False) -> list[tuple[str, str]]:
     """Who attacks whom, and what the attacker knows."""
     rows = [
         ("Attacker", adversary(audit)),
@@ -106,7 +120,7 @@ def setup(audit: Audit) -> list[tuple[str, str]]:
         *((("Secure aggregation", summed),) if (summed := aggregation(audit)) else ()),
         ("Batch size", batch_size(audit.recovery)),
     ]
-    if (what := came_back(audit)) is not None:
+    if (what := came_back(audit, is_inverted=is_inverted)) is not None:
         rows.insert(0, ("Recovered", what))
     if audit.without_tail is not None:
         why = printable(audit.without_tail, most=200)
@@ -238,17 +252,27 @@ def _fault(number: int) -> str:
     return f"{number}: a fault in gradpeel, please report it" if number else "none"
 
 
-def limits(audit: Audit) -> str:
-    """What the audit does not show."""
+def limits(audit: Audit, *, is_inverted: bool = False) -> str:
+    """What the audit does not show.
+
+    Args:
+        audit: the simulated round.
+        is_inverted: whether inputs were reconstructed from what it recovered.
+    """
     is_input = audit.recovery.space == "input"
-    return _limits(audit) if is_input else f"{_limits(audit)} {_beyond(audit)}"
+    return _limits(audit) if is_input else f"{_limits(audit)} {_beyond(audit, is_inverted)}"
 
 
-def _beyond(audit: Audit) -> str:
-    return (
+def _beyond(audit: Audit, is_inverted: bool) -> str:
+    what = (
         "What was recovered are feature vectors that enter layer "
-        f"`{printable(audit.recovery.layer)}`, not inputs: how much of an input they reveal is a "
-        "question of its own, which only a reconstruction (`gradpeel.invert`) answers."
+        f"`{printable(audit.recovery.layer)}`, not inputs"
+    )
+    if is_inverted:
+        return f"{what}. The inputs that were reconstructed from them are not certified."
+    return (
+        f"{what}: how much of an input they reveal is a question of its own, which only a "
+        "reconstruction (`gradpeel.invert`) answers."
     )
 
 

@@ -9,8 +9,8 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
-from gradpeel.reporting.page.sweep_words import lead
-from gradpeel.reporting.words import counted, printable
+from gradpeel.reporting.page.sweep_words import dataset_name, lead, method_name, setting_name
+from gradpeel.reporting.words import counted, percent, printable
 from gradpeel.sweeps import Results
 from gradpeel.sweeps.summary import Group, over_seeds
 
@@ -46,29 +46,30 @@ def _tables(groups: list[Group]) -> Iterator[Table | Text]:
     """A table for each data set and setting, under a line that names them."""
     settings: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
-        settings.setdefault((group.cell.dataset, group.cell.variant), []).append(group)
-    for (dataset, variant), members in settings.items():
-        yield Text(f"{printable(dataset)}, {variant}", style="bold")
+        key = dataset_name(group.cell), setting_name(group.cell)
+        settings.setdefault(key, []).append(group)
+    for names, members in settings.items():
+        yield Text(", ".join(names), style="bold")
         yield _table(members)
 
 
 def _table(groups: list[Group]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("method", no_wrap=True)
+    table.add_column("method")
     for name in ("batch", "recovered", "interval", "bound", "direct"):
         table.add_column(name, justify="right", no_wrap=True)
     above = ""
     for group in groups:
-        cell = group.cell
-        if above and cell.method != above:
+        method, ours = method_name(group.cell), group.ours
+        if above and method != above:
             table.add_section()
         table.add_row(
-            "" if cell.method == above else cell.method,
-            str(cell.batch_size),
-            Text(f"{group.ours.mean:.3f}", style="bold"),
-            f"{group.ours.low:.3f}-{group.ours.high:.3f}" if group.ours.count > 1 else "",
-            f"{group.bound.mean:.3f}",
-            f"{group.baseline.mean:.3f}",
+            "" if method == above else Text(method),
+            f"{group.cell.batch_size:,}",
+            Text(percent(ours.mean), style="bold"),
+            f"{percent(ours.low)} to {percent(ours.high)}" if ours.count > 1 else "",
+            percent(group.bound.mean),
+            percent(group.baseline.mean),
         )
-        above = cell.method
+        above = method
     return table

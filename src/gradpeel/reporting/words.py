@@ -7,9 +7,19 @@ Example:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-__all__ = ["counted", "duration", "listing", "percent", "printable", "scientific", "short"]
+__all__ = [
+    "counted",
+    "duration",
+    "listing",
+    "measured",
+    "percent",
+    "printable",
+    "scientific",
+    "short",
+]
 
 
 def counted(number: int, noun: str) -> str:
@@ -20,15 +30,20 @@ def counted(number: int, noun: str) -> str:
 def percent(share: float) -> str:
     """A share in [0, 1], rounded to a tenth of a percent; "100 %" means all and "0 %" means none.
 
+    Halves are rounded up, as people do it.
+
     Example:
         >>> percent(1.0), percent(1 - 1e-9), percent(22 / 128), percent(1e-5), percent(0.0)
         ('100 %', '> 99.9 %', '17.2 %', '< 0.1 %', '0 %')
+        >>> percent(0.6375)
+        '63.8 %'
     """
     if share in {0, 1}:
         return f"{share:.0%}".replace("%", " %")
     if share < 0.001:
         return "< 0.1 %"
-    return "> 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
+    # 0.6375 is stored as a little less than it is written.
+    return "> 99.9 %" if share > 0.999 else f"{math.floor(1000 * share + 0.5 + 1e-9) / 10:.1f} %"
 
 
 def scientific(value: float) -> str:
@@ -39,6 +54,19 @@ def scientific(value: float) -> str:
         ('2.2e-13', '0')
     """
     return f"{value:.1e}" if value else "0"
+
+
+def measured(value: float) -> str:
+    """A value in its own units: five digits, or a whole number where it is large.
+
+    Example:
+        >>> [measured(value) for value in (0.086, 24865.3, 123456.0, -1.5e-7, 0.0)]
+        ['0.086', '24,865', '123,456', '-1.5e-07', '0']
+    """
+    size = abs(value)
+    if 0 < size < 1e-4 or size >= 1e15:
+        return scientific(value)
+    return f"{value:,.0f}" if size >= 1e5 else f"{value:,.5g}"
 
 
 def short(value: float) -> str:

@@ -28,6 +28,7 @@ from gradpeel.reporting.matching import found_at, rounds_of
 from gradpeel.reporting.page import cascade, gather, pictures, sample_rows
 from gradpeel.reporting.page.cascade import packed, unpacked
 from gradpeel.reporting.page.first_screen import bar_label
+from gradpeel.reporting.page.payload import Fact
 from gradpeel.reporting.page.pictures import PREFIX, Album
 from gradpeel.reporting.page.reading import payload_from
 from gradpeel.reporting.page.shell import embedded
@@ -231,7 +232,7 @@ def test_the_design_s_degrees_are_told(digits: Dataset) -> None:
         (
             {"knows_batch_size": False},
             "Attacker's knowledge",
-            "The model it sent out, the loss, which",
+            "The model it sent out and the loss, which",
         ),
         (
             {"knows_tail": False},
@@ -328,7 +329,7 @@ def test_the_row_cascade_has_a_segment_of_its_own(by_rows: Audit, pages: dict[st
         (3, 3, "Partial disclosure"),
         (3, 8, "Full disclosure"),
         (0, 1, "Partial disclosure"),
-        (0, 0, "No disclosure found"),
+        (0, 0, "Membership disclosed"),  # the update shows it of all eight
     ],
 )
 def test_severity_follows_what_can_be_read(
@@ -344,6 +345,16 @@ def test_severity_follows_what_can_be_read(
     assert "safe" not in severity(found)[1]
     # The sentence and the name never disagree about whether anything was read.
     assert ("did not recover" in verdict(found)) == (readable == 0)
+
+
+def test_no_disclosure_is_only_found_where_nothing_else_is_disclosed(
+    nothing: Audit, pages: dict[str, Report], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert nothing.membership.count("in") == 0
+    assert pages["nothing"].payload.story.severity.name == "No disclosure found"
+    named = {"words": torch.tensor([3, 5])}
+    monkeypatch.setattr(Audit, "leaked_tokens", property(lambda _: named))
+    assert severity(nothing)[0] == "Tokens disclosed"
 
 
 def test_records_are_in_the_units_they_were_measured_in(
@@ -443,6 +454,8 @@ def test_what_was_tested_is_on_the_first_screen(part: Audit, pages: dict[str, Re
     assert held["Noise"] == "0.0001"
     assert held["Attacker"] == "active server, trap weights"
     assert held["First layer"] == "set by the server, independent weights"
+    known = report(part, weights="trained for 20 rounds").payload
+    assert Fact("Weights", "trained for 20 rounds") in known.setting
 
 
 def test_the_residual_is_that_of_the_trace(part: Audit, pages: dict[str, Report]) -> None:
@@ -466,8 +479,24 @@ def test_ranks_put_the_earliest_and_most_atypical_first(
 ) -> None:
     samples = sorted(pages[kind].payload.samples, key=lambda sample: sample.risk)
     assert [sample.risk for sample in samples] == list(range(len(samples)))
-    keys = [(sample.round or math.inf, -sample.atypicality) for sample in samples]
+    keys = [
+        (sample.round or math.inf, sample.way == Way.MISSED, -sample.atypicality)
+        for sample in samples
+    ]
     assert keys == sorted(keys)
+
+
+def test_what_was_read_without_proof_ranks_before_what_was_not_read(part: Audit) -> None:
+    readable = part.score.readable.clone()
+    least = min(
+        (i for i, became in enumerate(part.score.outcomes) if became is not Outcome.RECOVERED),
+        key=lambda i: float(part.exposure.atypicality[i]),
+    )
+    readable[least] = True
+    score = dataclasses.replace(part.score, readable=readable)
+    samples = report(dataclasses.replace(part, score=score)).payload.samples
+    by_risk = [sample.index for sample in sorted(samples, key=lambda sample: sample.risk)]
+    assert by_risk[part.score.recovered] == least
 
 
 @pytest.mark.slow

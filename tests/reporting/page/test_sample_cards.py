@@ -17,6 +17,11 @@ from gradpeel.reporting.words import counted
 from opened_page import Opened
 
 Open = Callable[..., Opened]
+RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-", ",\u00a0")
+
+
+def _value(text: str) -> float:
+    return float(text.translate(RAISED).replace("×10", "e"))
 
 
 def test_filters_show_what_they_say(part: Audit, opened: Open, pages: dict[str, Report]) -> None:
@@ -124,12 +129,34 @@ def test_records_name_their_features(kind: str, opened: Open, pages: dict[str, R
     for place in range(6):
         card = shown.page.locator(f"#cards li[data-index='{place}']")
         assert card.locator("th[scope=row]").all_inner_texts() == list(payload.features)
-        cells = [float(text) for text in card.locator("td").all_inner_texts()]
+        texts = card.locator("td").all_inner_texts()
+        cells = [_value(text) for text in texts]
         sample = payload.samples[place]
-        assert cells[::2] == pytest.approx(sample.values, rel=1e-4, abs=1e-12)
-        assert cells[1::2] == pytest.approx(sample.found, rel=1e-4, abs=1e-12)
+        assert cells[::2] == pytest.approx(sample.values, rel=1e-4, abs=1e-6)
+        assert cells[1::2] == pytest.approx(sample.found, rel=1e-4, abs=1e-6)
     # What agrees to five digits is not marked.
     assert shown.page.query_selector("tr.differs") is None
+
+
+def test_values_are_written_alike_on_the_first_screen_and_below(
+    opened: Open, pages: dict[str, Report]
+) -> None:
+    values = (24865.3, 123456.0, -0.5, 3e-7, 0.0)
+    payload = pages["records"].payload
+    first = min(payload.samples, key=lambda sample: sample.risk)
+    odd = dataclasses.replace(first, values=values, found=values)
+    page = Report(
+        dataclasses.replace(
+            payload,
+            samples=tuple(odd if one is first else one for one in payload.samples),
+            features=payload.features[: len(values)],
+        )
+    )
+    shown = opened(page)
+    above = shown.page.locator(".proof td").all_inner_texts()
+    below = shown.page.locator(f"#cards li[data-index='{first.index}'] td").all_inner_texts()
+    assert above[::2] == ["24,865", "123,456", "-0.5", "3.0 × 10−7", "0"]
+    assert below[::2] == ["24,865", "123,456", "-0.5", "3.0\u00a0×\u00a010⁻⁷", "0"]
 
 
 def test_without_samples_there_is_one_line_each(opened: Open, pages: dict[str, Report]) -> None:

@@ -1,5 +1,7 @@
 """Every kind of page at every width, in light and dark: nothing overflows, axe finds nothing.
 
+The findings of an audit fit one sheet of paper.
+
 A screenshot of each is left in pytest's temporary directory, or in $GRADPEEL_ARTEFACTS, to be
 looked at.
 """
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 WIDTHS = (360, 390, 768, 1440, 1920)
 SHOT_AT = (360, 1440)
+PAINTED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""A picture taken earlier may lack what has just moved."""
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 KINDS = (
     "everything",
@@ -47,6 +51,8 @@ KINDS = (
     "table",
     "features",
     "feature-vectors",
+    "inversion",
+    "tokens",
     "local-training",
     "clients",
     "without-samples",
@@ -105,12 +111,12 @@ def _audited(
     neurons: int,
     client: Client = Client(),  # noqa: B008 - immutable
     clients: int = 1,
-) -> Report:
+) -> Audit:
     batch = draw_batch(data, batch_size)
     rng = np.random.default_rng(0)
     shape = data.sample_shape
     model = mlp(data.features, data.classes, (neurons,), rng=rng, sample_shape=shape)
-    found = audit(
+    return audit(
         model,
         batch.x,
         batch.y,
@@ -118,7 +124,6 @@ def _audited(
         attacker=Attacker(effort=0.0),
         aggregation=Aggregation(clients),
     )
-    return report(found, data)
 
 
 def _feature_vectors() -> Report:
@@ -139,6 +144,29 @@ def _feature_vectors() -> Report:
     found = audit(model, batch.x, batch.y, attacker=Attacker(effort=0.0))
     assert found.recovery.space == "features"
     return report(found, data)
+
+
+def _inversion() -> Report:
+    """Pictures behind a convolution, reconstructed from their feature vectors."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 4), nn.ReLU(), nn.Flatten(), nn.Linear(200, 200), nn.ReLU(),
+        nn.Linear(200, 10),
+    )  # fmt: skip
+    data = load("digits")
+    batch = draw_batch(data, 6)
+    found = audit(model, batch.x.float()[:, None], batch.y, attacker=Attacker(effort=0.0))
+    return report(found, data, inversion=found.invert(data_range=(0.0, 1.0)))
+
+
+def _tokens() -> Report:
+    """Tokens behind an embedding, which its gradient names."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Embedding(20, 5), nn.Flatten(), nn.Linear(15, 100), nn.ReLU(), nn.Linear(100, 2)
+    )
+    found = audit(model, torch.randint(20, (4, 3)), torch.tensor([0, 1, 0, 1]))
+    return report(found, inversion=found.invert())
 
 
 def _features() -> Dataset:
@@ -196,12 +224,22 @@ def _page(kind: str, held: Audits) -> str:
         "rows": lambda: report(held.by_rows, held.digits),
         "copies": lambda: report(held.doubled, held.digits),
         "without-labels": lambda: report(held.unlabelled, held.digits),
-        "tiles": lambda: _audited(load("photos"), 260, 600),
+        "tiles": lambda: report(
+            _audited(load("photos"), 260, 600),
+            load("photos"),
+            command="gradpeel audit --data photos --batch-size 260 --neurons 600 --effort 0",
+            compared={"float32": held.part, "noise of 0.001": held.nothing, "batch of 520": None},
+            weights="newly initialised",
+        ),
         "table": lambda: report(held.records, held.patients),
-        "features": lambda: _audited(_features(), 12, 400),
+        "features": lambda: report(_audited(_features(), 12, 400), _features()),
         "feature-vectors": _feature_vectors,
-        "clients": lambda: _audited(load("digits"), 24, 400, clients=4),
-        "local-training": lambda: _audited(load("digits"), 12, 400, Client(lr=0.02, local_steps=3)),
+        "inversion": _inversion,
+        "tokens": _tokens,
+        "clients": lambda: report(_audited(held.digits, 24, 400, clients=4), held.digits),
+        "local-training": lambda: report(
+            _audited(held.digits, 12, 400, Client(lr=0.02, local_steps=3)), held.digits
+        ),
         "without-samples": lambda: report(held.part, held.digits, samples=False),
         "compared": lambda: report(
             held.whole, held.digits, compared={"batch of 40": held.part, "float32": None}
@@ -239,6 +277,7 @@ def test_every_kind_of_page_fits_every_screen(
             shown.page.set_viewport_size({"width": width, "height": 900})
             assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
             if width in SHOT_AT:
+                shown.page.evaluate(PAINTED)
                 path = artefacts / f"{kind}-{width}-{scheme}.png"
                 shown.page.screenshot(path=path, full_page=True)
                 with Image.open(path) as picture:
@@ -247,4 +286,6 @@ def test_every_kind_of_page_fits_every_screen(
         shown.open_details()
         assert shown.violations() == [], scheme
     assert shown.complaints == []
+    if shown.page.query_selector("body.one-page"):
+        assert shown.pages_on_paper() == 1
     context.close()

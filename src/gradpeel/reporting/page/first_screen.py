@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 from gradpeel.reporting.matching import evenly
-from gradpeel.reporting.page.payload import Payload, Sample
+from gradpeel.reporting.page.payload import Payload, Reconstruction, Sample
 from gradpeel.reporting.tally import Tally, Way
 from gradpeel.reporting.words import counted
 
@@ -56,12 +56,15 @@ class Evidence:
     """What is shown beside the verdict.
 
     Attributes:
-        kind: "photograph", "pictures", "record", or empty where there is nothing to show.
+        kind: "photograph", "pictures", "record", "rebuilt" for reconstructed inputs, or empty where
+            there is nothing to show.
         samples: the samples to show.
+        rebuilt: the reconstructed inputs to show.
     """
 
     kind: str
-    samples: tuple[Sample, ...]
+    samples: tuple[Sample, ...] = ()
+    rebuilt: tuple[Reconstruction, ...] = ()
 
 
 def bar_parts(tally: Tally) -> list[Part]:
@@ -92,14 +95,17 @@ def bar_label(tally: Tally, noun: str = "sample") -> str:
 
 
 def evidence_of(payload: Payload) -> Evidence:
-    """The whole photograph, samples of several rounds, or a record."""
+    """Reconstructed inputs, the whole photograph, samples of several rounds, or a record."""
     by_risk = sorted((s for s in payload.samples if s.round), key=lambda sample: sample.risk)
     if not by_risk or not payload.with_samples:
-        return Evidence("", ())
+        return Evidence("")
+    rebuilt = payload.reconstructions
+    if rebuilt is not None and rebuilt.rows:
+        return Evidence("rebuilt", rebuilt=tuple(rebuilt.rows[:SAMPLES]))
     if payload.features:
         return Evidence("record", (by_risk[0],))
     if payload.mosaic is not None and payload.mosaic.is_photograph:
-        return Evidence("photograph", ())
+        return Evidence("photograph")
     return Evidence("pictures", tuple(_over_rounds(by_risk)))
 
 

@@ -41,6 +41,7 @@ def gather(
     command: str = "",
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
+    weights: str = "",
 ) -> Payload:
     """Everything the page of an audit shows.
 
@@ -53,6 +54,7 @@ def gather(
         compared: the same audit with one thing changed, by the name of the change; None for one
             that was not finished.
         inversion: the inputs that the audit reconstructed, where it did.
+        weights: where the network's weights come from, where that is known.
     """
     listed = evenly(0, audit.score.batch_size - 1, MOST_SAMPLES)
     pictures = Pictures.of(audit, listed)
@@ -63,7 +65,7 @@ def gather(
         made_with=__version__,
         date=datetime.now(UTC).date().isoformat(),
         data="own data" if dataset is None else printable(dataset.name),
-        setting=tuple(Fact(*row) for row in setting_of(audit)),
+        setting=tuple(Fact(*row) for row in setting_of(audit, weights)),
         command=printable(command, 400) if command else "",
         hashes=tuple(Fact(*row) for row in hashes_of(audit)),
         variations=tuple(
@@ -78,7 +80,7 @@ def gather(
         all_neurons=audit.exposure.grid.shape[0],
         tally=tally(audit),
         with_samples=True,
-        story=story_of(audit),
+        story=story_of(audit, is_inverted=inversion is not None),
         cascade=cascade_of(audit),
         risk=_risk(audit),
         samples=tuple(sample_rows(audit, dataset, listed, pictures)),

@@ -120,7 +120,8 @@ class Sample:
         outcome: what became of it, in words.
         membership: whether the update shows that it took part: "in", "out" or "unknown".
         round: the round it was recovered in; 0 where it was not.
-        risk: its rank, 0 for the sample most at risk: by round, then by atypicality.
+        risk: its rank, 0 for the sample most at risk: by round, those read without proof before
+            those not read, then by atypicality.
         atypicality: sum of 1 / p_j over the neurons it fires.
         copies: how often it occurs in the batch.
         error: largest absolute error of an entry; None where it was not recovered.

@@ -59,6 +59,7 @@ class Report(Document):
         command: str = "",
         compared: Mapping[str, Audit | None] = MappingProxyType({}),
         inversion: Inversion | None = None,
+        weights: str = "",
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
@@ -78,6 +79,7 @@ class Report(Document):
                 command=command,
                 compared=compared,
                 inversion=inversion,
+                weights=weights,
             )
         )
 
@@ -112,6 +114,7 @@ def report(
     command: str = "",
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
+    weights: str = "",
 ) -> Report: ...
 @overload
 def report(
@@ -129,6 +132,7 @@ def report(
     command: str = "",
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
+    weights: str = "",
 ) -> Report | SpreadReport:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
@@ -144,6 +148,8 @@ def report(
             "float32"; the first screen shows their shares side by side, and names those that are
             None, which stands for an audit that was not finished.
         inversion: what `Audit.invert` reconstructed; the page then shows it beside the real inputs.
+        weights: where the network's weights come from, such as "newly initialised" or "trained for
+            20 rounds": an audit cannot know.
 
     Raises:
         InputError: `audit` is not an audit, or `inversion` not one of it.
@@ -168,4 +174,5 @@ def report(
         command=command,
         compared=compared,
         inversion=inversion,
+        weights=weights,
     )

@@ -15,7 +15,7 @@ from gradpeel.reporting.matching import found_at, rounds_of
 from gradpeel.reporting.page.payload import Certificate, Sample
 from gradpeel.reporting.page.pictures import BUDGET, SIDES, Album
 from gradpeel.reporting.reasons import NAMES
-from gradpeel.reporting.tally import ways
+from gradpeel.reporting.tally import Way, ways
 from gradpeel.reporting.words import printable
 
 __all__ = ["Pictures", "feature_names", "sample_rows"]
@@ -85,8 +85,9 @@ def sample_rows(
     """What the page shows of each listed sample."""
     rounds, places = rounds_of(audit), found_at(audit).tolist()
     atypicality = audit.exposure.atypicality.numpy()
-    ranks = _ranks(rounds, atypicality).tolist()
     copies, way = audit.exposure.multiplicities.tolist(), ways(audit)
+    is_read = np.array([one is not Way.MISSED for one in way])
+    ranks = _ranks(rounds, is_read, atypicality).tolist()
     true = audit.truth.double().flatten(1).numpy()
     found = audit.recovery.samples.double().flatten(1).numpy()
     errors = {i: np.abs(found[places[i]] - true[i]).max() for i in listed if places[i] >= 0}
@@ -147,10 +148,12 @@ def _likeness(audit: Audit, places: Sequence[int]) -> dict[int, tuple[float | No
     }
 
 
-def _ranks(rounds: NDArray[np.int64], atypicality: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(batch,) 0 for the sample most at risk: first by round, then by atypicality."""
+def _ranks(
+    rounds: NDArray[np.int64], is_read: NDArray[np.bool_], atypicality: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """(batch,) 0 for the sample most at risk: by round, then what was read without proof."""
     never = np.where(rounds > 0, rounds, rounds.max() + 1)
-    order = np.lexsort((-atypicality, never))
+    order = np.lexsort((-atypicality, ~is_read, never))
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
     return ranks

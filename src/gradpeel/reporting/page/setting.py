@@ -17,22 +17,28 @@ from gradpeel.reporting.words import printable
 __all__ = ["architecture", "hashes_of", "setting_of"]
 
 
-def setting_of(audit: Audit) -> list[tuple[str, str]]:
-    """Names and values for a line of labels."""
+def setting_of(audit: Audit, origin: str = "") -> list[tuple[str, str]]:
+    """Names and values for a line of labels.
+
+    Args:
+        audit: the simulated round.
+        origin: where the network's weights come from, where that is known.
+    """
     name = spelled(audit.design.name)
     server = f"active server, {name}" if audit.design.active else name
-    origin = "set by the server" if audit.design.active else "initialised"
+    shaped = "set by the server" if audit.design.active else "initialised"
     kept = audit.design.weights == "keep"
     first = audit.recovery.space == "input"
     clients = audit.update.clients
     in_all, each = (" in all", " each") if clients > 1 else ("", "")
-    of_layer = weights(audit) if kept else f"{origin}, {weights(audit)}"
+    of_layer = weights(audit) if kept else f"{shaped}, {weights(audit)}"
     if not first:
         of_layer = f"{printable(audit.recovery.layer)}: {of_layer}"
     return [
         ("Round", "simulated"),
         ("Attacker", printable(server)),
         ("Model", printable(architecture(audit.model), 80)),
+        *((("Weights", printable(origin, 80)),) if origin else ()),
         ("First layer" if first else "Layer", of_layer),
         *((("Clients", f"{clients:,}, added up"),) if clients > 1 else ()),
         ("Batch size", f"{audit.score.batch_size:,}{in_all}"),

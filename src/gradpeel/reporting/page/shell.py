@@ -25,7 +25,7 @@ from types import MappingProxyType
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gradpeel.reporting.words import percent, scientific
+from gradpeel.reporting.words import measured, percent, scientific
 
 __all__ = ["embedded", "fill"]
 
@@ -104,6 +104,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["measured"] = measured
     environment.filters["percent"] = percent
     environment.filters["scientific"] = scientific
     environment.filters["typeset"] = _typeset

@@ -24,20 +24,25 @@ MOST = 400
 """Letters of a sentence that comes from somebody's design or model."""
 
 
-def story_of(audit: Audit) -> Story:
-    """Describe an audit in words."""
+def story_of(audit: Audit, *, is_inverted: bool = False) -> Story:
+    """Describe an audit in words.
+
+    Args:
+        audit: the simulated round.
+        is_inverted: whether inputs were reconstructed from what it recovered.
+    """
     counts, note = comparison(audit)
     return Story(
         verdict=verdict(audit),
         severity=Fact(*severity(audit)),
         membership=membership(audit),
-        recovered=came_back(audit) or "",
+        recovered=came_back(audit, is_inverted=is_inverted) or "",
         who=tuple(_who(audit)),
         confidence=tuple(_confidence(audit)),
-        limits=limits(audit),
+        limits=limits(audit, is_inverted=is_inverted),
         advice=tuple(_advice(audit)),
         warnings=tuple(printable(sentence, MOST) for sentence in audit.recovery.warnings),
-        setup=_facts(setup(audit)),
+        setup=_facts(setup(audit, is_inverted=is_inverted)),
         trust=_facts(trust(audit)),
         missing=_facts(missing(audit)),
         comparison=tuple(Count(name, number) for name, number in counts),
@@ -78,11 +83,15 @@ def _layer(audit: Audit) -> str:
 
 
 def _knows(audit: Audit) -> str:
-    size = "" if audit.update.batch_size is None else " and the batch size"
+    is_stated = audit.update.batch_size is not None
+    size = " and the batch size" if is_stated else ""
     if audit.without_tail is not None:
         known = "The first layers" if audit.recovery.space == "input" else f"Only {_layer(audit)}"
+        if bool((audit.recovery.labels >= 0).any()):
+            return f"{known}{size}. The later layers were used for labels only."
         return f"{known}{size}. Neither the loss nor the later layers were used."
-    return f"The model it sent out, the loss{size}, which a server knows anyway."
+    loss = ", the loss" if is_stated else " and the loss"
+    return f"The model it sent out{loss}{size}, which a server knows anyway."
 
 
 def _confidence(audit: Audit) -> list[Fact]:

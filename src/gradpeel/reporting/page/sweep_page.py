@@ -41,6 +41,7 @@ def sweep_html(results: Results) -> str:
         verdict=lead(groups),
         facts=_facts(results),
         whole=_whole(groups),
+        any_whole=any(size for _, size in whole_batches(groups)),
         panels=by_size,
         curves=varied,
         links=[(one.place, f"Recovery by {one.name}") for one in varied],

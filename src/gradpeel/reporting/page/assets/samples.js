@@ -96,7 +96,7 @@ gradpeel.samples = (() => {
     }
     const heads = ["feature", "original", "recovered"].map((name) => make("th", { scope: "col" }, name));
     const body = page.features.map((name, place) => {
-      const original = short(sample.values[place]), found = sample.found.length ? short(sample.found[place]) : "–";
+      const original = measured(sample.values[place]), found = sample.found.length ? measured(sample.found[place]) : "–";
       const differs = sample.found.length && original !== found;
       const cells = [original, found].map((text) => make("td", {}, text));
       return make("tr", differs ? { class: "differs" } : {}, make("th", { scope: "row" }, name), ...cells);
@@ -105,7 +105,12 @@ gradpeel.samples = (() => {
     parts.push(make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Features of sample ${sample.index}` }, rows));
     return parts;
   }
-  const short = (value) => String(Number(value.toPrecision(5)));
+  // The same digits as on the first screen.
+  function measured(value) {
+    const size = Math.abs(value);
+    if ((size > 0 && size < 1e-4) || size >= 1e15) return scientific(value);
+    return value.toLocaleString("en-US", size >= 1e5 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 5 });
+  }
 
   const FACTS = [
     ["read from neuron", (one) => number(one.neuron)],
