@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
+    from gradpeel.guarding import Guarded, guard
     from gradpeel.inversion import Inversion, invert, leaked_tokens
     from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
     from gradpeel.membership import Membership, contains
@@ -52,6 +53,7 @@ else:
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
             "gradpeel.exposure": ("Exposure", "exposure"),
+            "gradpeel.guarding": ("Guarded", "guard"),
             "gradpeel.inversion": ("Inversion", "invert", "leaked_tokens"),
             "gradpeel.losses": ("BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"),
             "gradpeel.membership": ("Membership", "contains"),
@@ -74,6 +76,7 @@ __all__ = [
     "CrossEntropy",
     "Exposure",
     "GradpeelError",
+    "Guarded",
     "InputError",
     "Inversion",
     "LocalTraining",
@@ -98,6 +101,7 @@ __all__ = [
     "contains",
     "designs",
     "exposure",
+    "guard",
     "invert",
     "leaked_tokens",
     "load_update",
