@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
+    from gradpeel.guarding import Guarded, guard
     from gradpeel.inversion import Inversion, invert, leaked_tokens
     from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
     from gradpeel.membership import Membership, contains
@@ -62,6 +63,7 @@ else:
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
             "gradpeel.exposure": ("Exposure", "exposure"),
+            "gradpeel.guarding": ("Guarded", "guard"),
             "gradpeel.inversion": ("Inversion", "invert", "leaked_tokens"),
             "gradpeel.losses": ("BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"),
             "gradpeel.membership": ("Membership", "contains"),
@@ -87,6 +89,7 @@ __all__ = [
     "CrossEntropy",
     "Exposure",
     "GradpeelError",
+    "Guarded",
     "InputError",
     "Inversion",
     "LocalTraining",
@@ -114,6 +117,7 @@ __all__ = [
     "contains",
     "designs",
     "exposure",
+    "guard",
     "invert",
     "leaked_tokens",
     "load_update",
