@@ -8,13 +8,14 @@ Example:
     >>> import torch
     >>> from torch import nn
     >>> from gradpeel.client import Client, local_update
+    >>> from gradpeel.training import weights_after
     >>> _ = torch.manual_seed(0)
     >>> def make_model():
     ...     return nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
     >>> model, x, y = make_model(), torch.rand(8, 30), torch.arange(8) % 2
     >>> client, before = Client(lr=0.1, local_steps=1), model.state_dict()
     >>> sent = local_update(model, x, y, client)
-    >>> after = weights_after(before, sent)
+    >>> after = weights_after(before, sent.gradients, sent.training)
     >>> watch = Outgoing(make_model=make_model, client=client)
     >>> watch.decide(before, after, x, y, policy="warn").breaches
     ('8 of 8 records can be read: max_readable=0 allows 0',)
@@ -46,7 +47,6 @@ __all__ = [
     "WithheldError",
     "check_policy",
     "update_between",
-    "weights_after",
 ]
 
 Policy = Literal["log", "warn", "guard", "refuse"]
@@ -140,9 +140,9 @@ class Outgoing:
         if policy == "refuse":
             raise WithheldError(f"the update is withheld: {'; '.join(breaches)}")
         update = self._update(model, before, after, x, y)
-        guarded = guard(model, x, y, update=update, client=self.client).update
+        guarded = guard(model, x, y, update=update, client=self.client)
         # What is sent are weights, with their own roundings: they are what has to be harmless.
-        instead = {**after, **weights_after(before, guarded)}
+        instead = guarded.weights(before, after=after)
         _, left = self._check(model, before, instead, x, y)
         if left:
             raise WithheldError(f"the update is withheld although guarded: {'; '.join(left)}")
@@ -194,24 +194,6 @@ def update_between(
         batch_size=None if samples is None else client.count_samples(samples),
         reduction=client.reduction,
     )
-
-
-def weights_after(before: Mapping[str, Tensor], update: Update) -> dict[str, Tensor]:
-    """The weights that a client returns with an update: what `Update.from_weights` undoes.
-
-    Example:
-        >>> from gradpeel.training import LocalTraining
-        >>> update = Update({"w": torch.ones(2)}, training=LocalTraining(lr=0.5, steps=1))
-        >>> weights_after({"w": torch.tensor([1.0, 2.0])}, update)
-        {'w': tensor([0.5000, 1.5000])}
-    """
-    training = update.training
-    lr = 1.0 if training is None or training.lr is None else training.lr
-    kept = 1.0 if training is None or training.kept is None else training.kept
-    return {
-        name: (kept * before[name].double() - lr * gradient.double()).to(before[name].dtype)
-        for name, gradient in update.gradients.items()
-    }
 
 
 def check_policy(policy: object) -> None:

@@ -6,17 +6,17 @@ Example:
     >>> import torch
     >>> from torch import nn
     >>> from gradpeel.client import local_update
-    >>> from gradpeel.integrations.outgoing import weights_after
+    >>> from gradpeel.training import weights_after
     >>> _ = torch.manual_seed(0)
-    >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
-    >>> client, x, y = Client(lr=0.1, local_steps=1), torch.rand(8, 30), torch.arange(8) % 2
-    >>> before = model.state_dict()
-    >>> after = weights_after(before, local_update(model, x, y, client))
+    >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 4)).double()
+    >>> client, x, y = Client(lr=0.1, local_steps=1), torch.rand(8, 30), torch.arange(8) % 4
+    >>> before, sent = model.state_dict(), local_update(model, x, y, client)
+    >>> after = weights_after(before, sent.gradients, sent.training)
     >>> found = read_reply(model, before, after, client=client, samples=8)
     >>> print(replies_table([Reply(1, "7", found)]))
-    | round | client | samples | certified | other candidates | labels | remark |
-    | --- | --- | --- | --- | --- | --- | --- |
-    | 1 | 7 | 8 | 8 | 0 | 0: 4, 1: 4 | the whole batch |
+    | round | client | samples | certified | labels | remark |
+    | --- | --- | --- | --- | --- | --- |
+    | 1 | 7 | 8 | 8 | 0: 2, 1: 2, 2: 2, 3: 2 | the whole batch |
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from gradpeel.client import Client
 from gradpeel.decoder import Recovery, peel
 from gradpeel.errors import GradpeelError
 from gradpeel.integrations.outgoing import update_between
+from gradpeel.reporting.words import counted
 
 __all__ = ["Reading", "Reply", "read_reply", "replies_table"]
 
@@ -41,7 +42,8 @@ class Reading:
     Attributes:
         samples: number of samples behind it, as far as the client says.
         certified: number of samples that were recovered, each with a certificate.
-        candidates: what was read besides them without proof: samples or mixtures of samples.
+        candidates: what was read besides them without proof. Some may be samples; most are
+            mixtures of several.
         labels: how often each label was recovered.
         evidence: the kinds of evidence that certificates rest on.
         complete: whether the recovered samples are provably the whole batch.
@@ -117,7 +119,7 @@ def _count_labels(recovery: Recovery) -> dict[int, int]:
 
 def replies_table(replies: Iterable[Reply]) -> str:
     """A table in Markdown: one row per reply."""
-    heads = ("round", "client", "samples", "certified", "other candidates", "labels", "remark")
+    heads = ("round", "client", "samples", "certified", "labels", "remark")
     rows = [heads, ("---",) * len(heads), *map(_row, replies)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
@@ -125,14 +127,21 @@ def replies_table(replies: Iterable[Reply]) -> str:
 def _row(reply: Reply) -> tuple[str, ...]:
     found = reply.reading
     if found is None:
-        return (str(reply.round), reply.client, "", "", "", "", "sent an error, nothing else")
+        return (str(reply.round), reply.client, "", "", "", "an error, nothing else")
     labels = ", ".join(f"{label}: {count}" for label, count in (found.labels or {}).items())
     return (
         str(reply.round),
         reply.client,
         "" if found.samples is None else str(found.samples),
         str(found.certified),
-        str(found.candidates),
         labels,
-        found.failed or ("the whole batch" if found.complete else ""),
+        _remark(found),
     )
+
+
+def _remark(found: Reading) -> str:
+    if found.failed is not None:
+        return found.failed
+    if found.complete:
+        return "the whole batch"
+    return f"{counted(found.candidates, 'candidate')} without proof" if found.candidates else ""
