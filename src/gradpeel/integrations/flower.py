@@ -34,8 +34,15 @@ from gradpeel.integrations.outgoing import (
 from gradpeel.integrations.replies import Reading, Reply, read_reply, replies_table
 
 try:
-    from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord
-    from flwr.app import MessageType
+    from flwr.app import (
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Error,
+        Message,
+        MessageType,
+        MetricRecord,
+    )
     from flwr.common.constant import ErrorCode
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy

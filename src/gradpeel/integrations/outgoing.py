@@ -157,9 +157,10 @@ class Outgoing:
         y: Targets,
     ) -> Update:
         taken = as_labelled_samples(model, x, y, next(model.parameters()).dtype)[0]
-        trained = {name for name, p in model.named_parameters() if p.requires_grad}
-        old, new = ({name: w[name] for name in w if name in trained} for w in (before, after))
-        return update_between(old, new, self.client, len(taken))
+        for name, parameter in model.named_parameters():
+            if not parameter.requires_grad and not before[name].equal(after[name]):
+                raise InputError(f"{name!r}: changed, although the network does not train it")
+        return update_between(model, before, after, self.client, len(taken))
 
     def _check(
         self,
@@ -181,12 +182,20 @@ class Outgoing:
 
 
 def update_between(
-    before: Mapping[str, Tensor], after: Mapping[str, Tensor], client: Client, samples: int | None
+    model: nn.Module,
+    before: Mapping[str, Tensor],
+    after: Mapping[str, Tensor],
+    client: Client,
+    samples: int | None,
 ) -> Update:
-    """The update behind two sets of weights, of a client with so many samples, if that is known."""
+    """The update behind two sets of weights, of a client with so many samples, if that is known.
+
+    Only what the network trains is part of it.
+    """
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
     return Update.from_weights(
-        before,
-        after,
+        {name: before[name] for name in trained},
+        {name: after[name] for name in trained},
         lr=client.lr,
         momentum=client.momentum,
         weight_decay=client.weight_decay,

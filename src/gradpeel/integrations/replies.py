@@ -96,11 +96,10 @@ def read_reply(
     """
     try:
         model.load_state_dict(dict(before))
-        trained = {name for name, p in model.named_parameters() if p.requires_grad}
-        old, new = ({name: w[name] for name in w if name in trained} for w in (before, after))
-        recovery = peel(model, update_between(old, new, client, samples), loss=client.loss)
-    except GradpeelError as error:
-        return Reading(samples, failed=str(error))
+        update = update_between(model, before, after, client, samples)
+        recovery = peel(model, update, loss=client.loss)
+    except (GradpeelError, KeyError, RuntimeError) as error:  # weights of another network
+        return Reading(samples, failed=" ".join(str(error).split()))
     return Reading(
         samples,
         certified=recovery.found,
