@@ -182,10 +182,9 @@ class TestWithFlower:
             reply.content["weights"] = ArrayRecord(noisy)
             return reply
 
-        for mods, passes in (([self.mod(policy="refuse"), add_noise], True), ([add_noise], True)):
-            app = ClientApp(mods=mods)
-            app.train()(lambda m, _: self.reply(m))
-            assert app(self.message(), self.context()).has_content() is passes
+        app = ClientApp(mods=[self.mod(policy="refuse"), add_noise])
+        app.train()(lambda m, _: self.reply(m))
+        assert app(self.message(), self.context()).has_content()
         app = ClientApp(mods=[add_noise, self.mod(policy="refuse")])
         app.train()(lambda m, _: self.reply(m))
         with pytest.raises(ValueError, match="content is None"):

@@ -72,7 +72,7 @@ def leakage_mod(
     of a reply.
 
     It fails closed: where the update cannot be checked, for whatever reason, nothing is sent. The
-    server is told only that nothing is sent; the reasons are logged on the client.
+    server learns only that nothing is sent; the reasons are logged on the client.
 
     Args:
         make_model: makes the network whose weights are exchanged, in the mode in which it is

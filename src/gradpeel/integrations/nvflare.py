@@ -49,7 +49,7 @@ class LeakageFilter(DXOFilter):
     """Checks weights, or differences of weights, before a client sends them.
 
     It fails closed: what is not a DXO of weights, or cannot be checked for whatever reason, is
-    blocked. NVFlare's own `DXOFilter` lets payloads pass that are not a DXO. The server is told
+    blocked. NVFlare's own `DXOFilter` lets payloads pass that are not a DXO. The server learns
     only that a filter failed; the reasons are logged on the client.
 
     Args:

@@ -53,7 +53,7 @@ Policy = Literal["log", "warn", "guard", "refuse"]
 """What to do about an update that exceeds the budget."""
 
 WITHHELD = "gradpeel: this client sends no update"
-"""All that a server is told: the reasons may say something about the data."""
+"""All that a server learns: the reasons may say something about the data."""
 
 
 class WithheldError(GradpeelError):
@@ -66,7 +66,7 @@ class Decision:
 
     Attributes:
         check: what the update gave away before anything was done about it.
-        breaches: what speaks against the budget, one sentence each; empty if it holds.
+        breaches: what exceeds the budget, one sentence each; empty if it holds.
         weights: the weights to send instead; None to send them as they are.
     """
 
