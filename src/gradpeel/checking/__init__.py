@@ -15,5 +15,15 @@ Example:
 from gradpeel.checking.batches import Checks, check_batches
 from gradpeel.checking.budget import Budget, Verdict
 from gradpeel.checking.check import Check, check
+from gradpeel.checking.tampering import Tampering, tampering
 
-__all__ = ["Budget", "Check", "Checks", "Verdict", "check", "check_batches"]
+__all__ = [
+    "Budget",
+    "Check",
+    "Checks",
+    "Tampering",
+    "Verdict",
+    "check",
+    "check_batches",
+    "tampering",
+]

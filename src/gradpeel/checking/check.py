@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
 from gradpeel.audit import Audit, audit
-from gradpeel.checking.budget import Budget, Verdict
+from gradpeel.checking.budget import Budget, Finding, Risk, Verdict
 from gradpeel.checks import check_seed
 from gradpeel.client import Client
 from gradpeel.coercion import Samples, Targets, as_labelled_samples, as_samples
@@ -122,14 +122,10 @@ class Check:
         Raises:
             InputError: the budget limits membership, and that was not checked.
         """
-        members = self._members_for(budget)
-        if self.readable > budget.readable_of(self.records):
-            return Verdict.LEAKS
-        allowed = budget.members_of(self.records)
-        if allowed is not None and members > allowed:
-            return Verdict.LEAKS
-        is_open = self.at_most > budget.readable_of(self.records)
-        return Verdict.UNKNOWN if is_open else Verdict.HOLDS
+        found = self.findings(budget)
+        if all(finding.is_open for finding in found):
+            return Verdict.UNKNOWN if found else Verdict.HOLDS
+        return Verdict.LEAKS
 
     def breaches(self, budget: Budget) -> tuple[str, ...]:
         """What speaks against a budget, one sentence each; empty if it holds.
@@ -146,32 +142,35 @@ class Check:
             >>> check(model, x, y, members=True).breaches(Budget(1.0, max_members=0.1))
             ('of 20 of 20 records it can be shown that they took part: max_members=0.1 allows 2',)
         """
-        members, records = self._members_for(budget), self.records
-        allowed, found = budget.readable_of(records), []
+        return tuple(finding.sentence for finding in self.findings(budget))
+
+    def findings(self, budget: Budget) -> tuple[Finding, ...]:
+        """The same as `breaches`, with the risk that each sentence is about."""
+        records, found = self.records, []
+        allowed, limit = budget.readable_of(records), f"max_readable={budget.max_readable:g}"
         if self.readable > allowed:
             can = "can be read" if self.decoded else "would be read by peeling"
-            limit = f"max_readable={budget.max_readable:g} allows {allowed}"
-            found.append(f"{self.readable} of {records} records {can}: {limit}")
+            said = f"{self.readable} of {records} records {can}: {limit} allows {allowed}"
+            found.append(Finding(Risk.RECONSTRUCTION, False, said))
         elif self.at_most > allowed:
-            found.append(
+            said = (
                 f"the row cascade may read up to {self.at_most} of {records} records, and a "
                 "prediction does not run it: decode the update to find out"
             )
+            found.append(Finding(Risk.RECONSTRUCTION, True, said))
         most = budget.members_of(records)
-        if most is not None and members > most:
-            limit = f"max_members={budget.max_members:g} allows {most}"
-            found.append(
-                f"of {members} of {records} records it can be shown that they took part: {limit}"
-            )
-        return tuple(found)
-
-    def _members_for(self, budget: Budget) -> int:
-        if budget.max_members is not None and self.members is None:
+        if most is not None and self.members is None:
             raise InputError(
                 f"max_members={budget.max_members}: membership was not checked: "
                 "expected check(..., members=True)"
             )
-        return self.members or 0
+        if most is not None and self.members is not None and self.members > most:
+            said = (
+                f"of {self.members} of {records} records it can be shown that they took part: "
+                f"max_members={budget.max_members:g} allows {most}"
+            )
+            found.append(Finding(Risk.MEMBERSHIP, False, said))
+        return tuple(found)
 
     def __repr__(self) -> str:
         how = "decoded" if self.decoded else "predicted for peeling"
@@ -257,10 +256,16 @@ def check(
     started = time.perf_counter()
     found = audit(model, x, y, client=client, attacker=attacker, update=update, seed=seed)
     read = found.score.readable.view(len(found.inputs), -1).any(1)
-    shown = found.membership.mask("in") if members else None
+    shown = found.membership.mask("in") | _proven(found) if members else None
     recovery = found.recovery
     seconds = time.perf_counter() - started
     return Check(read, shown, found.exposure, recovery.space, recovery.layer, True, seconds, found)
+
+
+def _proven(found: Audit) -> Tensor:
+    """(records,) bool: the records that are certified, which shows that they took part too."""
+    matched = found.score.matches[found.score.matches >= 0]
+    return torch.isin(found.exposure.copies, matched).view(len(found.inputs), -1).any(1)
 
 
 def _predict(
