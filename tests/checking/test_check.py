@@ -112,6 +112,7 @@ def test_a_defended_client_is_checked_with_its_defence(
     assert check(network, *batch, client=gp.Client(noise=10.0)).readable == 0
 
 
+@pytest.mark.slow
 def test_several_local_steps_are_predicted_from_what_ever_fired(
     network: nn.Module, batch: tuple[Tensor, Tensor]
 ) -> None:

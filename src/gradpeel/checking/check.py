@@ -47,6 +47,7 @@ class Check:
         space: "input" if records are read as they enter the network; "features" if the layer's own
             input is read, because what stands in front of it cannot be undone.
         layer: name of the layer.
+        features: number of features that enter it.
         decoded: whether the decoder ran; otherwise all numbers are predictions for peeling alone.
         seconds: how long the check took.
         audit: the simulation and the decoder's result; None without decoding, and where many
@@ -58,6 +59,7 @@ class Check:
     exposure: Exposure
     space: Literal["input", "features"]
     layer: str
+    features: int
     decoded: bool
     seconds: float
     audit: Audit | None = None
@@ -106,15 +108,15 @@ class Check:
     def rows_may_read(self) -> bool:
         """Whether the row cascade may read what peeling leaves, and was not run to find out.
 
-        It needs fewer unknown samples than half of the neurons that they fire, and than features.
-        Beyond that there is no room for it. Where it applies, a peeling bound of 0 says nothing.
+        There has to be room for it: unknown samples may be half as many as the neurons that they
+        fire, and as many as features. Where it applies, a peeling bound of 0 says nothing.
         """
         if self.decoded:
             return False
         seen = self.exposure.distinct
         left = self.exposure.grid.T[seen[~self.exposure.reached[seen]]]
         live = int(left.any(0).sum())
-        return 0 < len(left) <= LIMITS.row_most_rank * live
+        return 0 < len(left) <= min(LIMITS.row_most_rank * live, self.features)
 
     def verdict(self, budget: Budget) -> Verdict:
         """Whether a budget holds, as far as this check can say.
@@ -259,7 +261,17 @@ def check(
     shown = found.membership.mask("in") | _proven(found) if members else None
     recovery = found.recovery
     seconds = time.perf_counter() - started
-    return Check(read, shown, found.exposure, recovery.space, recovery.layer, True, seconds, found)
+    return Check(
+        read,
+        shown,
+        found.exposure,
+        recovery.space,
+        recovery.layer,
+        found.features,
+        True,
+        seconds,
+        found,
+    )
 
 
 def _proven(found: Audit) -> Tensor:
@@ -300,4 +312,6 @@ def _predict(
             ).exposure
     read = exposed.reached.view(len(taken), -1).any(1)
     seconds = time.perf_counter() - started
-    return Check(read, None, exposed, target.front.space, target.layer, False, seconds)
+    return Check(
+        read, None, exposed, target.front.space, target.layer, target.features, False, seconds
+    )

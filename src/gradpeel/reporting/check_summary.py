@@ -8,20 +8,18 @@ Example:
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))
     >>> checks = check_batches(model, [(torch.rand(4, 30), torch.arange(4) % 2)])
-    >>> Console(width=90).print(check_summary(checks, checks.breaches(Budget())))
+    >>> Console(width=90).print(check_summary(checks, Budget()))
     ╭─ gradpeel check ──────...
     │  The budget does not hold. ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradpeel.checking import Check, Checks
+from gradpeel.checking import Budget, Check, Checks, Verdict
 from gradpeel.reporting.layout import headed, panel
 from gradpeel.reporting.words import counted, percent
 
@@ -33,14 +31,15 @@ NEURONS = 6
 """Neurons that are named for each."""
 
 
-def check_summary(checks: Checks, breaches: Sequence[str]) -> RenderableType:
+def check_summary(checks: Checks, budget: Budget) -> RenderableType:
     """What the updates of some batches give away.
 
     Args:
         checks: what was found.
-        breaches: what speaks against the budget, in sentences.
+        budget: what was allowed.
     """
-    parts: list[RenderableType] = [_verdict(checks, breaches)]
+    breaches = checks.breaches(budget)
+    parts: list[RenderableType] = [_verdict(checks, checks.verdict(budget))]
     if breaches:
         listed = [Text(f"{sentence[0].upper()}{sentence[1:]}.") for sentence in breaches[:SHOWN]]
         if len(breaches) > SHOWN:
@@ -61,14 +60,16 @@ def check_summary(checks: Checks, breaches: Sequence[str]) -> RenderableType:
     return panel("gradpeel check", parts)
 
 
-def _verdict(checks: Checks, breaches: Sequence[str]) -> Text:
+def _verdict(checks: Checks, verdict: Verdict) -> Text:
     records = counted(checks.records, "record")
     can = "can be read" if checks.worst.decoded else "would be read by peeling"
     said = f"{checks.readable:,} of {records} in {counted(len(checks), 'update')} {can}."
     if checks.members is not None:
         said += f" It can be shown that {checks.members:,} took part."
-    if breaches:
+    if verdict is Verdict.LEAKS:
         return Text(f"The budget does not hold. {said}", style="bold red")
+    if verdict is Verdict.UNKNOWN:
+        return Text(f"This cannot tell whether the budget holds. {said}", style="bold yellow")
     return Text(said, style="bold red" if checks.readable else "bold")
 
 
