@@ -41,8 +41,8 @@ from gradpeel.checking.tampering import inspect_layer
 MARKS = ("twins", "lean", "bias_spread", "degree_lean", "rare")
 BASELINES = ("d_snr", "activation_counts")
 TITLES = ("design", "weights", "networks", "alarm", *MARKS, "D-SNR", "activation counts")
-RUNS = {"calibration": 5, "measured": 14}
-FRESH = {"calibration": 8, "measured": 44}
+RUNS = {"calibration": 5, "measured": 12}
+FRESH = {"calibration": 8, "measured": 56}
 COUNTS = 3
 Row = Mapping[str, str]
 

@@ -26,11 +26,12 @@ from gradpeel.coercion import Samples, Targets, as_labelled_samples, as_samples
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure_at
+from gradpeel.inputs import NetworkInput
 from gradpeel.simulation import send_out, simulate_round
-from gradpeel.target import split
+from gradpeel.target import Target, split
 from gradpeel.update import Update
 
-__all__ = ["Check", "check"]
+__all__ = ["Check", "check", "predicted_at"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -301,17 +302,36 @@ def _predict(
             model, target = send_out(
                 model, target, attacker.design, len(taken), dtype=dtype, seed=seed
             )
-        target.check_on(taken)
         if client.count_steps(len(taken)) == 1:
-            exposed = exposure_at(target, taken)
-        else:
-            # Peeling reads what ever fired, and only training shows that.
-            _, wanted, _ = as_labelled_samples(model, taken, wanted, dtype)
-            exposed = simulate_round(
-                model, target, taken, wanted, client=client, aggregation=Aggregation(), seed=seed
-            ).exposure
-    read = exposed.reached.view(len(taken), -1).any(1)
-    seconds = time.perf_counter() - started
+            return predicted_at(target, taken, started)
+        # Peeling reads what ever fired, and only training shows that.
+        _, wanted, _ = as_labelled_samples(model, taken, wanted, dtype)
+        exposed = simulate_round(
+            model, target, taken, wanted, client=client, aggregation=Aggregation(), seed=seed
+        ).exposure
+    return _predicted(target, len(taken), exposed, started)
+
+
+def predicted_at(target: Target, x: NetworkInput, started: float) -> Check:
+    """What peeling reads of the gradient of a batch, for a model that has been split.
+
+    Args:
+        target: its target.
+        x: (batch, *sample_shape), as the model takes it.
+        started: when the check began, by `time.perf_counter`.
+    """
+    target.check_on(x)
+    return _predicted(target, len(x), exposure_at(target, x), started)
+
+
+def _predicted(target: Target, records: int, exposed: Exposure, started: float) -> Check:
     return Check(
-        read, None, exposed, target.front.space, target.layer, target.features, False, seconds
+        read=exposed.reached.view(records, -1).any(1),
+        shown=None,
+        exposure=exposed,
+        space=target.front.space,
+        layer=target.layer,
+        features=target.features,
+        decoded=False,
+        seconds=time.perf_counter() - started,
     )

@@ -173,17 +173,17 @@ def inspect_layer(
         degrees: (neurons,) the number of rows that fire each neuron.
         layer: its name.
     """
+    pre_activations = rows.to(weight) @ weight.T
     weight, bias, batch = weight.double(), bias.double(), len(rows)
     neurons, features = weight.shape
     # PyTorch draws weights and biases from the same law.
     initial = float(weight.norm(dim=1).median()) ** 2 / features
     beyond = math.sqrt(max(0.0, float(bias.var(correction=0)) - initial))
     few, many = int((degrees < batch / 2).sum()), int((degrees > batch / 2).sum())
-    pre_activations = rows.double() @ weight.T
     return Tampering(
         twins=_twins(weight),
         lean=_lean(weight),
-        bias_spread=beyond / (float(pre_activations.std(correction=0)) or 1.0),
+        bias_spread=beyond / (float(pre_activations.double().std(correction=0)) or 1.0),
         degree_lean=(few - many) / math.sqrt(neurons),
         rare=int(((degrees > 0) & (degrees <= max(1, batch / 20))).sum()) / neurons,
         singletons=int((degrees == 1).sum()),
