@@ -27,7 +27,7 @@ from benchmarks.cells import load_cached, run
 from benchmarks.command import arguments, show
 from gradpeel.checking.predictor import Predictor
 from gradpeel.datasets import draw_batch
-from gradpeel.designs import Design, Passive, SolitonData, SolitonFree, TrapWeights
+from gradpeel.designs import Construction, Design, Passive, SolitonData, SolitonFree, TrapWeights
 from gradpeel.networks import mlp
 
 NEURONS = 1000
@@ -169,7 +169,7 @@ def findings(rows: Sequence[Measured]) -> Iterator[str]:
 
 
 def _design(cell: Cell, auxiliary: torch.Tensor) -> Design:
-    weights = "mirrored" if cell.weights == "mirrored" else "independent"
+    weights: Construction = "mirrored" if cell.weights == "mirrored" else "independent"
     match cell.design.split():
         case ["passive"]:
             return Passive("torch" if cell.weights == "torch" else "gaussian")

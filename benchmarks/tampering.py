@@ -32,6 +32,7 @@ from benchmarks.tampering_networks import (
     MEASURED,
     SCALES,
     Judged,
+    first_layer,
     honest,
     load_pool,
     tampered,
@@ -78,7 +79,11 @@ def d_snr(model: nn.Module, x: Tensor, y: Tensor) -> float:
     def watch(layer: nn.Module, entered: tuple[Tensor], left: Tensor) -> None:
         del layer
         inside = entered[0].detach().norm(dim=1)
-        left.register_hook(lambda gradient: norms.append(inside * gradient.norm(dim=1)))
+
+        def keep(gradient: Tensor) -> None:
+            norms.append(inside * gradient.norm(dim=1))
+
+        left.register_hook(keep)  # type: ignore[no-untyped-call]
 
     hooks = [
         layer.register_forward_hook(watch)
@@ -152,7 +157,7 @@ def _measure(part: str, data: str, scaling: str, *, seed: int, data_dir: Path) -
 
 
 def _judge(part: str, judged: Judged) -> Row:
-    first = judged.model[0]
+    first = first_layer(judged.model)
     with torch.no_grad():
         degrees = (first(judged.x) > 0).sum(0)
         found = inspect_layer(first.weight.detach(), first.bias.detach(), judged.x, degrees)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,7 +14,16 @@ from torch import Tensor, nn
 from gradpeel.datasets import load
 from gradpeel.designs import Design, Layer, SolitonData, SolitonFree, TrapWeights
 
-__all__ = ["CALIBRATION", "MEASURED", "Judged", "Pool", "honest", "load_pool", "tampered"]
+__all__ = [
+    "CALIBRATION",
+    "MEASURED",
+    "Judged",
+    "Pool",
+    "first_layer",
+    "honest",
+    "load_pool",
+    "tampered",
+]
 
 CALIBRATION = ("mnist", "emnist", "cifar10", "svhn")
 MEASURED = ("fashion_mnist", "cifar100", "imagenet", "harus")
@@ -127,7 +137,7 @@ def tampered(pool: Pool, *, seed: int) -> Iterator[Judged]:
             designs.append(("soliton-data", SolitonData(auxiliary, weights)))
             for name, design in designs:
                 model = _network(pool, "xavier", pool.neurons)
-                first = model[0]
+                first = first_layer(model)
                 layer = design.shape(
                     Layer(first.weight.detach().double(), first.bias.detach().double()),
                     batch_size=size,
@@ -141,6 +151,11 @@ def tampered(pool: Pool, *, seed: int) -> Iterator[Judged]:
                     pool, model, rng, network=number, kind=name, weights=weights, size=size
                 )
                 number += 1
+
+
+def first_layer(model: nn.Sequential) -> nn.Linear:
+    """The layer that a server would tamper with."""
+    return cast("nn.Linear", model[0])
 
 
 def _network(pool: Pool, init: str, neurons: int) -> nn.Sequential:

@@ -236,8 +236,9 @@ def test_a_predictor_follows_what_is_computed_from_the_weights() -> None:
     x = torch.randn(16, 20)
     predict = gp.Predictor(model)
     with torch.no_grad():
-        model[0].weight.neg_()
-        model[1].bias.fill_(0.3)
+        named = dict(model.named_parameters())
+        named["0.weight"].neg_()
+        named["1.bias"].fill_(0.3)
     assert torch.equal(predict(x).exposure.grid, gp.exposure(model, x).grid)
     with pytest.raises(gp.InputError, match="not finite"):
         predict(torch.full((2, 20), torch.nan))

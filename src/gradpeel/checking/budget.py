@@ -40,12 +40,12 @@ class Risk(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What speaks against a budget.
+    """One way in which an update does not keep to a budget.
 
     Attributes:
-        risk: of what.
-        is_open: the check did not look far enough to say.
-        sentence: what it is.
+        risk: what is given away.
+        is_open: whether the check did not look far enough to be sure.
+        sentence: the finding in words.
     """
 
     risk: Risk

@@ -131,9 +131,9 @@ class Check:
         return Verdict.LEAKS
 
     def breaches(self, budget: Budget) -> tuple[str, ...]:
-        """What speaks against a budget, one sentence each; empty if it holds.
+        """Why a budget does not hold, one sentence per reason; empty if it holds.
 
-        A question that this check leaves open speaks against it too.
+        A question that this check leaves open is a reason too.
 
         Raises:
             InputError: the budget limits membership, and that was not checked.
@@ -148,7 +148,7 @@ class Check:
         return tuple(finding.sentence for finding in self.findings(budget))
 
     def findings(self, budget: Budget) -> tuple[Finding, ...]:
-        """The same as `breaches`, with the risk that each sentence is about."""
+        """The same reasons as in `breaches`, with the risk that each of them is about."""
         records, found = self.records, []
         allowed, limit = budget.readable_of(records), f"max_readable={budget.max_readable:g}"
         if self.readable > allowed:
