@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import gradpeel
+from gradpeel.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = str(Path(gradpeel.__file__).parents[1])
@@ -88,3 +92,33 @@ def test_nothing_is_loaded(leakage):
         head="",
     )
     assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.slow
+def test_the_page_shows_a_test_that_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "audit-in-ci.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "my_project.py").write_text(
+        """
+import numpy as np
+from gradpeel.datasets import draw_batch, load
+from gradpeel.networks import mlp
+def make_model():
+    return mlp(64, 10, (300,), rng=np.random.default_rng(0), sample_shape=(8, 8))
+def sample_batch(size):
+    drawn = draw_batch(load("digits"), size)
+    return drawn.x, drawn.y
+""",
+        encoding="utf-8",
+    )
+    found = run(tmp_path, code, head="")
+    assert "1 failed" in found.stdout
+    assert re.search(r"\d+ of 64 records can be read: max_readable=0.05 allows 3", found.stdout)
+
+
+def test_commands_on_the_page_have_options_that_exist() -> None:
+    page = (ROOT / "docs" / "audit-in-ci.md").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(main)
+    known = {opt for option in group.commands["check"].params for opt in option.opts}
+    used = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", page))
+    assert "--sarif" in used <= known
