@@ -11,6 +11,7 @@ samples a server can read from one gradient, and certifies each one without look
     gp.contains(model, update, records)    which of these records took part
     gp.invert(model, recovery, sample_shape=...)    inputs from recovered features
     gp.check(model, x, y)        the client's own check, before its update leaves
+    gp.tampering(model, x)       was the received layer tampered with?
     gp.exposure(model, x)        what peeling would read, in one forward pass
     gp.report(audit)             one page to read, to save, to mail
 
@@ -29,7 +30,17 @@ if TYPE_CHECKING:
     from gradpeel.attacker import Attacker
     from gradpeel.audit import Audit, audit
     from gradpeel.audits import Audits, TrainingCurve
-    from gradpeel.checking import Budget, Check, Checks, Verdict, check, check_batches
+    from gradpeel.checking import (
+        Budget,
+        Check,
+        Checks,
+        Predictor,
+        Tampering,
+        Verdict,
+        check,
+        check_batches,
+        tampering,
+    )
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
@@ -56,9 +67,12 @@ else:
                 "Budget",
                 "Check",
                 "Checks",
+                "Predictor",
+                "Tampering",
                 "Verdict",
                 "check",
                 "check_batches",
+                "tampering",
             ),
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
@@ -100,9 +114,11 @@ __all__ = [
     "ModelRefusedError",
     "Normalise",
     "Peeling",
+    "Predictor",
     "Recovery",
     "Report",
     "Round",
+    "Tampering",
     "Target",
     "TrainingCurve",
     "Update",
@@ -126,5 +142,6 @@ __all__ = [
     "report",
     "save_update",
     "split",
+    "tampering",
     "with_noise",
 ]

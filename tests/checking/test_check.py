@@ -112,6 +112,7 @@ def test_a_defended_client_is_checked_with_its_defence(
     assert check(network, *batch, client=gp.Client(noise=10.0)).readable == 0
 
 
+@pytest.mark.slow
 def test_several_local_steps_are_predicted_from_what_ever_fired(
     network: nn.Module, batch: tuple[Tensor, Tensor]
 ) -> None:
@@ -210,3 +211,34 @@ def test_a_model_that_is_refused_is_not_checked(batch: tuple[Tensor, Tensor]) ->
     for decode in (True, False):
         with pytest.raises(gp.ModelRefusedError):
             check(model, *batch, decode=decode)
+
+
+def test_a_predictor_follows_the_training() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 60), nn.ReLU(), nn.Linear(60, 2))
+    x, y = torch.randn(16, 20), torch.arange(16) % 2
+    predict, grids = gp.Predictor(model), []
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    for _ in range(3):
+        found = predict(x)
+        assert torch.equal(found.exposure.grid, gp.exposure(model, x).grid)
+        assert torch.equal(found.rounds, check(model, x, decode=False).rounds)
+        grids.append(found.exposure.grid)
+        optimiser.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(model(x), y))
+        optimiser.step()
+    assert not torch.equal(grids[0], grids[-1])
+
+
+def test_a_predictor_follows_what_is_computed_from_the_weights() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 60), nn.BatchNorm1d(60), nn.ReLU(), nn.Linear(60, 2)).eval()
+    x = torch.randn(16, 20)
+    predict = gp.Predictor(model)
+    with torch.no_grad():
+        named = dict(model.named_parameters())
+        named["0.weight"].neg_()
+        named["1.bias"].fill_(0.3)
+    assert torch.equal(predict(x).exposure.grid, gp.exposure(model, x).grid)
+    with pytest.raises(gp.InputError, match="not finite"):
+        predict(torch.full((2, 20), torch.nan))

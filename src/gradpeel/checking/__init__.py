@@ -15,5 +15,17 @@ Example:
 from gradpeel.checking.batches import Checks, check_batches
 from gradpeel.checking.budget import Budget, Verdict
 from gradpeel.checking.check import Check, check
+from gradpeel.checking.predictor import Predictor
+from gradpeel.checking.tampering import Tampering, tampering
 
-__all__ = ["Budget", "Check", "Checks", "Verdict", "check", "check_batches"]
+__all__ = [
+    "Budget",
+    "Check",
+    "Checks",
+    "Predictor",
+    "Tampering",
+    "Verdict",
+    "check",
+    "check_batches",
+    "tampering",
+]

@@ -1,4 +1,4 @@
-"""Check batch after batch of a data set: every update has to keep to the budget by itself.
+"""Check batch after batch of a data set: every update has to keep to the budget on its own.
 
 Example:
     >>> import torch
@@ -73,7 +73,7 @@ class Checks:
         return next(verdict for verdict in order if verdict in found)
 
     def breaches(self, budget: Budget) -> tuple[str, ...]:
-        """What speaks against a budget, one sentence each, with the number of the batch."""
+        """Why a budget does not hold, one sentence per reason, with the number of the batch."""
         return tuple(
             f"batch {number}: {sentence}"
             for number, each in enumerate(self.checks, start=1)

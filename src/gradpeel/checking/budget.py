@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from gradpeel.checks import is_number
 from gradpeel.errors import InputError
 
-__all__ = ["Budget", "Verdict"]
+__all__ = ["Budget", "Finding", "Risk", "Verdict"]
 
 
 class Verdict(IntEnum):
@@ -27,6 +28,29 @@ class Verdict(IntEnum):
     """The check found more."""
     UNKNOWN = 2
     """The check did not look far enough to say."""
+
+
+class Risk(StrEnum):
+    """What an update can give away, in the terms of NIST AI 100-2."""
+
+    RECONSTRUCTION = "data reconstruction"
+    """A record can be read."""
+    MEMBERSHIP = "membership inference"
+    """It can be shown that a record took part."""
+
+
+class Finding(NamedTuple):
+    """One way in which an update does not keep to a budget.
+
+    Attributes:
+        risk: what is given away.
+        is_open: whether the check did not look far enough to be sure.
+        sentence: the finding in words.
+    """
+
+    risk: Risk
+    is_open: bool
+    sentence: str
 
 
 @dataclass(frozen=True)

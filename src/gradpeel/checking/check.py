@@ -19,18 +19,19 @@ from torch import Tensor, nn
 from gradpeel.aggregation import Aggregation
 from gradpeel.attacker import Attacker
 from gradpeel.audit import Audit, audit
-from gradpeel.checking.budget import Budget, Verdict
+from gradpeel.checking.budget import Budget, Finding, Risk, Verdict
 from gradpeel.checks import check_seed
 from gradpeel.client import Client
 from gradpeel.coercion import Samples, Targets, as_labelled_samples, as_samples
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, exposure_at
+from gradpeel.inputs import NetworkInput
 from gradpeel.simulation import send_out, simulate_round
-from gradpeel.target import split
+from gradpeel.target import Target, split
 from gradpeel.update import Update
 
-__all__ = ["Check", "check"]
+__all__ = ["Check", "check", "predicted_at"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,6 +48,7 @@ class Check:
         space: "input" if records are read as they enter the network; "features" if the layer's own
             input is read, because what stands in front of it cannot be undone.
         layer: name of the layer.
+        features: number of features that enter it.
         decoded: whether the decoder ran; otherwise all numbers are predictions for peeling alone.
         seconds: how long the check took.
         audit: the simulation and the decoder's result; None without decoding, and where many
@@ -58,6 +60,7 @@ class Check:
     exposure: Exposure
     space: Literal["input", "features"]
     layer: str
+    features: int
     decoded: bool
     seconds: float
     audit: Audit | None = None
@@ -106,15 +109,15 @@ class Check:
     def rows_may_read(self) -> bool:
         """Whether the row cascade may read what peeling leaves, and was not run to find out.
 
-        It needs fewer unknown samples than half of the neurons that they fire, and than features.
-        Beyond that there is no room for it. Where it applies, a peeling bound of 0 says nothing.
+        There has to be room for it: unknown samples may be half as many as the neurons that they
+        fire, and as many as features. Where it applies, a peeling bound of 0 says nothing.
         """
         if self.decoded:
             return False
         seen = self.exposure.distinct
         left = self.exposure.grid.T[seen[~self.exposure.reached[seen]]]
         live = int(left.any(0).sum())
-        return 0 < len(left) <= LIMITS.row_most_rank * live
+        return 0 < len(left) <= min(LIMITS.row_most_rank * live, self.features)
 
     def verdict(self, budget: Budget) -> Verdict:
         """Whether a budget holds, as far as this check can say.
@@ -122,19 +125,15 @@ class Check:
         Raises:
             InputError: the budget limits membership, and that was not checked.
         """
-        members = self._members_for(budget)
-        if self.readable > budget.readable_of(self.records):
-            return Verdict.LEAKS
-        allowed = budget.members_of(self.records)
-        if allowed is not None and members > allowed:
-            return Verdict.LEAKS
-        is_open = self.at_most > budget.readable_of(self.records)
-        return Verdict.UNKNOWN if is_open else Verdict.HOLDS
+        found = self.findings(budget)
+        if all(finding.is_open for finding in found):
+            return Verdict.UNKNOWN if found else Verdict.HOLDS
+        return Verdict.LEAKS
 
     def breaches(self, budget: Budget) -> tuple[str, ...]:
-        """What speaks against a budget, one sentence each; empty if it holds.
+        """Why a budget does not hold, one sentence per reason; empty if it holds.
 
-        A question that this check leaves open speaks against it too.
+        A question that this check leaves open is a reason too.
 
         Raises:
             InputError: the budget limits membership, and that was not checked.
@@ -146,32 +145,35 @@ class Check:
             >>> check(model, x, y, members=True).breaches(Budget(1.0, max_members=0.1))
             ('of 20 of 20 records it can be shown that they took part: max_members=0.1 allows 2',)
         """
-        members, records = self._members_for(budget), self.records
-        allowed, found = budget.readable_of(records), []
+        return tuple(finding.sentence for finding in self.findings(budget))
+
+    def findings(self, budget: Budget) -> tuple[Finding, ...]:
+        """The same reasons as in `breaches`, with the risk that each of them is about."""
+        records, found = self.records, []
+        allowed, limit = budget.readable_of(records), f"max_readable={budget.max_readable:g}"
         if self.readable > allowed:
             can = "can be read" if self.decoded else "would be read by peeling"
-            limit = f"max_readable={budget.max_readable:g} allows {allowed}"
-            found.append(f"{self.readable} of {records} records {can}: {limit}")
+            said = f"{self.readable} of {records} records {can}: {limit} allows {allowed}"
+            found.append(Finding(Risk.RECONSTRUCTION, False, said))
         elif self.at_most > allowed:
-            found.append(
+            said = (
                 f"the row cascade may read up to {self.at_most} of {records} records, and a "
                 "prediction does not run it: decode the update to find out"
             )
+            found.append(Finding(Risk.RECONSTRUCTION, True, said))
         most = budget.members_of(records)
-        if most is not None and members > most:
-            limit = f"max_members={budget.max_members:g} allows {most}"
-            found.append(
-                f"of {members} of {records} records it can be shown that they took part: {limit}"
-            )
-        return tuple(found)
-
-    def _members_for(self, budget: Budget) -> int:
-        if budget.max_members is not None and self.members is None:
+        if most is not None and self.members is None:
             raise InputError(
                 f"max_members={budget.max_members}: membership was not checked: "
                 "expected check(..., members=True)"
             )
-        return self.members or 0
+        if most is not None and self.members is not None and self.members > most:
+            said = (
+                f"of {self.members} of {records} records it can be shown that they took part: "
+                f"max_members={budget.max_members:g} allows {most}"
+            )
+            found.append(Finding(Risk.MEMBERSHIP, False, said))
+        return tuple(found)
 
     def __repr__(self) -> str:
         how = "decoded" if self.decoded else "predicted for peeling"
@@ -257,10 +259,26 @@ def check(
     started = time.perf_counter()
     found = audit(model, x, y, client=client, attacker=attacker, update=update, seed=seed)
     read = found.score.readable.view(len(found.inputs), -1).any(1)
-    shown = found.membership.mask("in") if members else None
+    shown = found.membership.mask("in") | _proven(found) if members else None
     recovery = found.recovery
     seconds = time.perf_counter() - started
-    return Check(read, shown, found.exposure, recovery.space, recovery.layer, True, seconds, found)
+    return Check(
+        read,
+        shown,
+        found.exposure,
+        recovery.space,
+        recovery.layer,
+        found.features,
+        True,
+        seconds,
+        found,
+    )
+
+
+def _proven(found: Audit) -> Tensor:
+    """(records,) bool: the records that are certified, which shows that they took part too."""
+    matched = found.score.matches[found.score.matches >= 0]
+    return torch.isin(found.exposure.copies, matched).view(len(found.inputs), -1).any(1)
 
 
 def _predict(
@@ -284,15 +302,36 @@ def _predict(
             model, target = send_out(
                 model, target, attacker.design, len(taken), dtype=dtype, seed=seed
             )
-        target.check_on(taken)
         if client.count_steps(len(taken)) == 1:
-            exposed = exposure_at(target, taken)
-        else:
-            # Peeling reads what ever fired, and only training shows that.
-            _, wanted, _ = as_labelled_samples(model, taken, wanted, dtype)
-            exposed = simulate_round(
-                model, target, taken, wanted, client=client, aggregation=Aggregation(), seed=seed
-            ).exposure
-    read = exposed.reached.view(len(taken), -1).any(1)
-    seconds = time.perf_counter() - started
-    return Check(read, None, exposed, target.front.space, target.layer, False, seconds)
+            return predicted_at(target, taken, started)
+        # Peeling reads what ever fired, and only training shows that.
+        _, wanted, _ = as_labelled_samples(model, taken, wanted, dtype)
+        exposed = simulate_round(
+            model, target, taken, wanted, client=client, aggregation=Aggregation(), seed=seed
+        ).exposure
+    return _predicted(target, len(taken), exposed, started)
+
+
+def predicted_at(target: Target, x: NetworkInput, started: float) -> Check:
+    """What peeling reads of the gradient of a batch, for a model that has been split.
+
+    Args:
+        target: its target.
+        x: (batch, *sample_shape), as the model takes it.
+        started: when the check began, by `time.perf_counter`.
+    """
+    target.check_on(x)
+    return _predicted(target, len(x), exposure_at(target, x), started)
+
+
+def _predicted(target: Target, records: int, exposed: Exposure, started: float) -> Check:
+    return Check(
+        read=exposed.reached.view(records, -1).any(1),
+        shown=None,
+        exposure=exposed,
+        space=target.front.space,
+        layer=target.layer,
+        features=target.features,
+        decoded=False,
+        seconds=time.perf_counter() - started,
+    )
