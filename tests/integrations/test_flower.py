@@ -213,11 +213,13 @@ class TestWithFlower:
         sent = strategy.configure_train(1, arrays, ConfigRecord(), Grid())
         first, second = sent
         good, error = self.reply(first), Message(Error(6, "no"), reply_to=second)
+        kept: Any
         kept, metrics = strategy.aggregate_train(1, [good, error])
         alone, alike = plain.aggregate_train(1, [good])
         assert kept.to_torch_state_dict()["0.bias"].equal(alone.to_torch_state_dict()["0.bias"])
         assert metrics == alike
         read, nothing = strategy.replies
+        assert read.reading is not None
         assert (read.client, read.reading.certified, read.reading.samples) == ("7", RECORDS, 4)
         assert (nothing.client, nothing.reading) == ("8", None)
         assert "| 1 | 7 | 4 | 4 |" in strategy.report()

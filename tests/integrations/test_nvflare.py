@@ -35,7 +35,7 @@ class TestWithNVFlare:
 
         from gradpeel.integrations.nvflare import LeakageFilter
 
-        given = {"client": CLIENT, "policy": "refuse"} | settings
+        given: dict[str, Any] = {"client": CLIENT, "policy": "refuse"} | settings
         batch = given.pop("batch_fn", lambda _: (trained().x, trained().y))
         context = FLContext()
         if task is None:

@@ -195,13 +195,15 @@ class AuditedStrategy(Strategy):
         """Read each reply, then let the strategy aggregate them."""
         received = list(replies)
         self.replies += [self._read(server_round, reply) for reply in received]
-        return self.strategy.aggregate_train(server_round, received)
+        kept: tuple[ArrayRecord | None, MetricRecord | None]
+        kept = self.strategy.aggregate_train(server_round, received)
+        return kept
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """What the strategy sends."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        return list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
