@@ -11,7 +11,7 @@ from torch import nn
 import gradpeel as gp
 from gradpeel.integrations import outgoing
 from gradpeel.integrations.outgoing import Decision, Outgoing, Policy, WithheldError
-from integrations.small_clients import CLIENT, RECORDS, make_model, readable, trained
+from integrations.small_clients import CLIENT, RECORDS, load_batch, make_model, readable, trained
 
 
 def _decide(policy: Any, after: dict[str, torch.Tensor] | None = None, **settings: Any) -> Decision:
@@ -27,6 +27,22 @@ def test_what_exceeds_the_budget_is_named_and_sent(policy: Policy) -> None:
     assert decision.check.readable == RECORDS
     assert decision.breaches == ("4 of 4 records can be read: max_readable=0 allows 0",)
     assert decision.weights is None
+
+
+def test_other_samples_than_those_that_took_part() -> None:
+    client, other = trained(), load_batch(5)
+    watch = Outgoing(make_model=make_model, client=CLIENT)
+    with pytest.raises(gp.InputError, match="batch: the update holds 4 other samples: expected"):
+        watch.decide(client.before, client.after, *other, policy="log")
+    # Too little noise to hide who took part, and enough to keep samples from being certified.
+    noisy = {
+        name: value + 1e-4 * torch.randn(value.shape, generator=torch.Generator().manual_seed(3))
+        for name, value in client.after.items()
+    }
+    decision = watch.decide(client.before, noisy, *other, policy="log")
+    assert decision.warns
+    assert "left a trace in the update" in str(decision)
+    assert watch.decide(client.before, noisy, client.x, client.y, policy="log").doubt is None
 
 
 def test_it_can_be_refused() -> None:

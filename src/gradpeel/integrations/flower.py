@@ -117,8 +117,7 @@ def leakage_mod(
             return Message(_error(), reply_to=msg)
         except Exception:  # noqa: BLE001 -- as above
             return _withhold(msg)
-        level = logging.INFO if chosen == "log" or not decision.breaches else logging.WARNING
-        _LOG.log(level, "%s", decision)
+        _LOG.log(logging.WARNING if decision.warns else logging.INFO, "%s", decision)
         if decision.weights is not None:
             reply.content[key] = ArrayRecord(decision.weights)
         return reply

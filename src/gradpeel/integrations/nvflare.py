@@ -126,7 +126,7 @@ class LeakageFilter(DXOFilter):
         policy = self._policy(fl_ctx) if callable(self._policy) else self._policy
         x, y = self._batch_fn(fl_ctx)
         decision = self._watch.decide(before, after, x, y, policy=policy)
-        log = self.log_info if policy == "log" or not decision.breaches else self.log_warning
+        log = self.log_warning if decision.warns else self.log_info
         log(fl_ctx, str(decision))
         if decision.weights is None:
             return None

@@ -38,6 +38,7 @@ from gradpeel.client import Client
 from gradpeel.coercion import Samples, Targets, as_labelled_samples
 from gradpeel.errors import GradpeelError, InputError
 from gradpeel.guarding import guard
+from gradpeel.reporting.words import counted
 from gradpeel.update import Update
 
 __all__ = [
@@ -67,16 +68,38 @@ class Decision:
     Attributes:
         check: what the update gave away before anything was done about it.
         breaches: what exceeds the budget, one sentence each; empty if it holds.
+        policy: what the client does about it.
         weights: the weights to send instead; None to send them as they are.
     """
 
     check: Check
     breaches: tuple[str, ...]
+    policy: Policy
     weights: dict[str, Tensor] | None = None
 
+    @property
+    def doubt(self) -> str | None:
+        """What suggests that other samples were checked than those that took part.
+
+        An honest update shows that they did, unless a defence hides it.
+        """
+        audit = self.check.audit
+        if audit is None or not bool(audit.membership.mask("out").all()):
+            return None
+        return "none of the records that were checked left a trace in the update: are they its own?"
+
+    @property
+    def warns(self) -> bool:
+        """Whether the log should call it a warning."""
+        return self.doubt is not None or (bool(self.breaches) and self.policy != "log")
+
     def __str__(self) -> str:
-        done = "" if self.weights is None else "; a guarded update is sent instead"
-        return "; ".join(self.breaches or (repr(self.check),)) + done
+        said = list(self.breaches or (repr(self.check),))
+        if self.doubt is not None:
+            said.append(self.doubt)
+        if self.weights is not None:
+            said.append("a guarded update is sent instead")
+        return "; ".join(said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +158,16 @@ class Outgoing:
         model = self.make_model()
         model.load_state_dict(dict(before))
         found, breaches = self._check(model, before, after, x, y)
+        audit = found.audit
+        if audit is not None and audit.score.false_certificates:
+            # A certificate is not false: the sample took part, and the check was not given it.
+            others = audit.score.false_certificates
+            raise InputError(
+                f"batch: the update holds {counted(others, 'other sample')}: expected all that "
+                "took part in the training"
+            )
         if not breaches or policy in ("log", "warn"):
-            return Decision(found, breaches)
+            return Decision(found, breaches, policy)
         if policy == "refuse":
             raise WithheldError(f"the update is withheld: {'; '.join(breaches)}")
         update = self._update(model, before, after, x, y)
@@ -146,7 +177,7 @@ class Outgoing:
         _, left = self._check(model, before, instead, x, y)
         if left:
             raise WithheldError(f"the update is withheld although guarded: {'; '.join(left)}")
-        return Decision(found, breaches, instead)
+        return Decision(found, breaches, policy, instead)
 
     def _update(
         self,
