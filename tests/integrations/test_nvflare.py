@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 from integrations.small_clients import CLIENT, RECORDS, make_model, readable, trained
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_without_nvflare_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +33,7 @@ class TestWithNVFlare:
     def installed(self) -> None:
         pytest.importorskip("nvflare")
 
-    def send(self, result: Any, *, task: Any = None, **settings: Any) -> Any:
+    def send(self, result: Any, *, task: Any = None, made: Any = None, **settings: Any) -> Any:
         """What is left of a result after the filter, as NVFlare's client runner calls it."""
         from nvflare.apis.dxo import DXO, DataKind
         from nvflare.apis.filter import FilterChainType, FilterContextKey
@@ -45,7 +51,7 @@ class TestWithNVFlare:
             (FilterChainType.TASK_RESULT_CHAIN, result),
         ):
             # Two objects of one class: NVFlare makes them from a configuration.
-            filter_ = LeakageFilter(make_model, batch, **given)
+            filter_ = made() if made else LeakageFilter(make_model, batch, **given)
             filter_.set_prop(FilterContextKey.CHAIN_TYPE, chain)
             left = filter_.process(payload, context)
         return left
@@ -87,6 +93,22 @@ class TestWithNVFlare:
         assert (left.data_kind, left.get_meta_prop("steps")) == ("WEIGHT_DIFF", 1)
         assert readable(trained().after) == RECORDS
         assert readable({name: trained().before[name] + changes[name] for name in changes}) == 0
+
+    def test_the_page_shows_a_filter_that_works(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        page = (ROOT / "docs" / "nvflare.md").read_text(encoding="utf-8")
+        (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        (settings,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+        project = ModuleType("my_project")
+        vars(project).update(make_model=make_model, load_batch=lambda _: (trained().x, trained().y))
+        monkeypatch.setitem(sys.modules, "my_project", project)
+        names: dict[str, Any] = {}
+        exec(code, names)  # noqa: S102 -- a page of ours
+        self.assert_blocked(self.result(), made=names["MyFilter"])
+        chains = json.loads(settings)
+        assert chains.keys() == {"task_data_filters", "task_result_filters"}
+        assert {chain["filters"][0]["path"] for (chain,) in chains.values()} == {
+            "my_project.MyFilter"
+        }
 
     def test_what_it_does_not_understand_is_blocked(self) -> None:
         from nvflare.apis.dxo import DXO
