@@ -143,6 +143,12 @@ def findings(rows: Sequence[Row], limits: Mapping[str, float]) -> Iterator[str]:
             f"({_networks(untampered):,} networks) raise it, and {_share(wanted, name, limit):.2%} "
             f"of {len(wanted):,} tampered ones (trap weights up to .95)"
         )
+    for name in BASELINES:
+        best = float(np.quantile(_values(untampered, name), 0.99))
+        yield (
+            f"{name} with a limit that exactly 1 % of these honest cases exceed: "
+            f"{_share(wanted, name, best):.2%} of the tampered ones"
+        )
 
 
 def _measure(part: str, data: str, scaling: str, *, seed: int, data_dir: Path) -> Iterator[Row]:

@@ -52,26 +52,13 @@ def test_rows_are_of_both_kinds_and_repeat(pool: tampering_networks.Pool) -> Non
 def test_the_table_counts_networks_and_alarms(tmp_path: Path) -> None:
     marks = dict.fromkeys((*tampering.MARKS, *tampering.BASELINES), "0.5")
     base = {"data": "d", "scaling": "s", "step": "0", "batch": "b", "batch_size": "64", **marks}
+    honest = {**base, "part": "measured", "network": "0", "kind": "honest", "weights": ""}
+    soliton_free = {**honest, "kind": "soliton-free", "weights": "mirrored", "d_snr": "0.7"}
     rows = [
-        {
-            **base,
-            "part": "calibration",
-            "network": "0",
-            "kind": "honest",
-            "weights": "",
-            "alarm": "0",
-        },
-        {**base, "part": "measured", "network": "0", "kind": "honest", "weights": "", "alarm": "0"},
-        {**base, "part": "measured", "network": "0", "kind": "honest", "weights": "", "alarm": "1"},
-        {
-            **base,
-            "part": "measured",
-            "network": "0",
-            "kind": "soliton-free",
-            "weights": "mirrored",
-            "alarm": "1",
-            "d_snr": "0.7",
-        },
+        {**honest, "part": "calibration", "alarm": "0"},
+        {**honest, "alarm": "0"},
+        {**honest, "alarm": "1"},
+        {**soliton_free, "alarm": "1"},
     ]
     limits = tampering.calibrate(rows)
     table = {line[:2]: line for line in tampering.lines(rows, limits)}
@@ -82,6 +69,4 @@ def test_the_table_counts_networks_and_alarms(tmp_path: Path) -> None:
     assert soliton[tampering.TITLES.index("lean")] == "0.0 %"
     assert next(tampering.findings(rows, limits)).startswith("alarm: 50.00% of 2 honest cases")
     tampering._write(tmp_path / "rows.csv", rows)
-    assert tampering._read(tmp_path / "rows.csv") == [
-        {**row, "d_snr": row["d_snr"]} for row in rows
-    ]
+    assert tampering._read(tmp_path / "rows.csv") == rows

@@ -100,7 +100,7 @@ class Tampering:
             found.append(f"{share} are a negative weight of their row times one factor")
         if self.lean > LIMITS.lean:
             found.append(
-                "negative weights are larger than positive ones but not more numerous "
+                "negative weights are larger than positive ones, but not more numerous "
                 f"({self.lean:.1f} standard errors)"
             )
         if self.bias_spread > LIMITS.bias_spread:
@@ -146,7 +146,7 @@ def tampering(model: nn.Module, x: Samples, *, layer: str | None = None) -> Tamp
         ...     batch_size=16, rng=np.random.default_rng(0), front=nn.Flatten())
         >>> _ = model[0].weight.data.copy_(traps.weight)
         >>> tampering(model, x).reasons
-        ('negative weights are larger than positive ones but not more numerous (... standard errors)',)
+        ('negative weights are larger than positive ones, but not more numerous (...)',)
     """
     target = split(model, layer=layer)
     taken = as_samples(model, x, None, target.weight.dtype).x
