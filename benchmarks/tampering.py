@@ -111,7 +111,10 @@ def activation_counts(degrees: Tensor) -> float:
 def calibrate(rows: Sequence[Row]) -> dict[str, float]:
     """The limit of each statistic alone: 99 % of the honest networks of this part keep to it."""
     part = [row for row in rows if row["part"] == "calibration" and not row["weights"]]
-    return {name: float(np.quantile(_values(part, name), 0.99)) for name in (*MARKS, *BASELINES)}
+    return {
+        name: float(np.quantile(_values(part, name), 0.99, method="higher"))
+        for name in (*MARKS, *BASELINES)
+    }
 
 
 def lines(rows: Sequence[Row], limits: Mapping[str, float]) -> Iterator[tuple[str, ...]]:
@@ -144,7 +147,7 @@ def findings(rows: Sequence[Row], limits: Mapping[str, float]) -> Iterator[str]:
             f"of {len(wanted):,} tampered ones (trap weights up to .95)"
         )
     for name in BASELINES:
-        best = float(np.quantile(_values(untampered, name), 0.99))
+        best = float(np.quantile(_values(untampered, name), 0.99, method="higher"))
         yield (
             f"{name} with a limit that exactly 1 % of these honest cases exceed: "
             f"{_share(wanted, name, best):.2%} of the tampered ones"
