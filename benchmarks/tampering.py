@@ -46,6 +46,12 @@ RUNS = {"calibration": 5, "measured": 12}
 FRESH = {"calibration": 8, "measured": 56}
 COUNTS = 3
 Row = Mapping[str, str]
+HEAD = """# Tampering: table
+
+Written by `python -m benchmarks.tampering --data-dir DIR --out docs/tampering.csv --markdown docs/tampering-table.md`; explained in
+[Was this layer tampered with?](tampering.md). Shares of cases that raise the alarm, or that exceed the limit of one statistic alone. A case is a network and a batch.
+
+"""
 
 
 def main() -> None:
@@ -64,7 +70,7 @@ def main() -> None:
             _write(given.out, done)
             print(f"{data}, {scaling}: {len(done)} rows in all", flush=True)
     limits = calibrate(done)
-    show(TITLES, lines(done, limits), findings(done, limits), markdown=given.markdown)
+    show(TITLES, lines(done, limits), findings(done, limits), markdown=given.markdown, before=HEAD)
 
 
 def d_snr(model: nn.Module, x: Tensor, y: Tensor) -> float:
