@@ -50,7 +50,8 @@ TITLES = (
 
 HEAD = """# Checks: table
 
-Written by `python -m benchmarks.checking --data-dir DIR --out docs/checking.csv --markdown docs/checking-table.md`; explained in
+Written by `python -m benchmarks.checking --data-dir DIR --out docs/checking.csv --markdown
+docs/checking-table.md`; explained in
 [Check before you send](check.md#predict-it-in-one-forward-pass).
 
 """

@@ -48,8 +48,10 @@ COUNTS = 3
 Row = Mapping[str, str]
 HEAD = """# Tampering: table
 
-Written by `python -m benchmarks.tampering --data-dir DIR --out docs/tampering.csv --markdown docs/tampering-table.md`; explained in
-[Was this layer tampered with?](tampering.md). Shares of cases that raise the alarm, or that exceed the limit of one statistic alone. A case is a network and a batch.
+Written by `python -m benchmarks.tampering --data-dir DIR --out docs/tampering.csv --markdown
+docs/tampering-table.md`; explained in [Was this layer tampered with?](tampering.md). Shares of
+cases that raise the alarm, or that exceed the limit of one statistic alone. A case is a network and
+a batch.
 
 """
 
