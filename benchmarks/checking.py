@@ -48,6 +48,14 @@ TITLES = (
     "check / ms", "step / ms",
 )  # fmt: skip
 
+HEAD = """# Checks: table
+
+Written by `python -m benchmarks.checking --data-dir DIR --out docs/checking.csv --markdown
+docs/checking-table.md`; explained in
+[Check before you send](check.md#predict-it-in-one-forward-pass).
+
+"""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -99,7 +107,7 @@ def main() -> None:
     ]
     one = partial(measure, data_dir=given.data_dir)
     rows = run(cells, one, given.out, Measured, workers=given.workers)
-    show(TITLES, map(line, rows), findings(rows), markdown=given.markdown)
+    show(TITLES, map(line, rows), findings(rows), markdown=given.markdown, before=HEAD)
 
 
 def measure(cell: Cell, data_dir: Path) -> Measured:

@@ -1,7 +1,7 @@
 """Is the received layer what honest training or initialisation gives?
 
-Three marks of a tampered layer can be told from honest training, because each contradicts something
-that training does:
+Three marks distinguish a tampered layer from an honest one, because each contradicts something that
+training does:
 
 - *twins*: in mirrored rows every positive weight is a negative one times the same factor. Nothing
   that trains ties weights together;
@@ -64,7 +64,8 @@ class Tampering:
         twins: share of the positive weights that are a negative weight of their row times one
             factor, beyond chance.
         lean: by how much the sizes of negative weights exceed those of positive ones, beyond what
-            the numbers of both explain, in standard errors of independent weights.
+            the numbers of both explain, in standard errors of independent weights; negative where
+            positive ones are larger, as in some trained networks.
         bias_spread: standard deviation of the biases, beyond that of PyTorch's initialisation,
             relative to that of the pre-activations without them.
         degree_lean: by how many standard errors more neurons fire on less than half of the batch
@@ -97,11 +98,10 @@ class Tampering:
         if self.twins > LIMITS.twins:
             share = f"{self.twins:.0%} of the positive weights"
             found.append(f"{share} are a negative weight of their row times one factor")
-        if abs(self.lean) > LIMITS.lean:
-            sign = "negative" if self.lean > 0 else "positive"
+        if self.lean > LIMITS.lean:
             found.append(
-                f"{sign} weights are larger than the others but not more numerous "
-                f"({abs(self.lean):.1f} standard errors)"
+                "negative weights are larger than positive ones, but not more numerous "
+                f"({self.lean:.1f} standard errors)"
             )
         if self.bias_spread > LIMITS.bias_spread:
             found.append(
@@ -146,7 +146,7 @@ def tampering(model: nn.Module, x: Samples, *, layer: str | None = None) -> Tamp
         ...     batch_size=16, rng=np.random.default_rng(0), front=nn.Flatten())
         >>> _ = model[0].weight.data.copy_(traps.weight)
         >>> tampering(model, x).reasons
-        ('negative weights are larger than the others but not more numerous (... standard errors)',)
+        ('negative weights are larger than positive ones, but not more numerous (...)',)
     """
     target = split(model, layer=layer)
     taken = as_samples(model, x, None, target.weight.dtype).x

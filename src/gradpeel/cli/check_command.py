@@ -177,16 +177,18 @@ def check_command(
 ) -> None:
     """Check what updates give away, and fail where it is more than a budget allows.
 
-    Batches are taken from the data set in its order. Each is decoded by peeling and
-    by the row cascade, and its records are counted that can be read, with or
-    without proof. The network is a new perceptron unless you give one.
+    Batches are taken from the data set in its order. Each is decoded by peeling
+    and by the row cascade, and its records are counted that can be read, with
+    or without proof. The network is a new perceptron unless you give one.
 
-    Exit code 0: every batch keeps to the budget (or there is none). 1: more leaks.
-    2: it could not be checked: the network was refused, there was nothing to check,
-    or an option is wrong.
+    \b
+    Exit code 0: every batch keeps to the budget (or there is none).
+              1: more leaks.
+              2: it could not be checked: the network was refused, there was
+                 nothing to check, or an option is wrong.
 
-    A budget that holds does not mean that the data is safe: it limits what these
-    attacks read of these batches.
+    A budget that holds does not mean that the data is safe: it limits what
+    these attacks read of these batches.
 
     \b
     gradpeel check --data digits --batch-size 64 --max-readable 0.05
