@@ -2,10 +2,11 @@
 Check before you send
 =====================
 
-A client can look at its own batch before it sends anything. ``gp.exposure`` takes one forward pass,
-needs no labels and no gradient, and shows which samples peeling would recover.
+A client can look at its own batch before it sends anything. A prediction takes one forward pass,
+needs no labels and no gradient, and shows which records peeling would read. A check decodes the
+update itself, with every attack that gradpeel has, and compares the answer with a budget.
 
-It answers a narrow question, and this tutorial also shows where the answer stops being useful.
+The :doc:`guide </check>` is shorter; this tutorial shows where each of the two is useful.
 """
 
 # %%
@@ -25,9 +26,9 @@ model = nn.Sequential(nn.Flatten(), nn.Linear(64, 300), nn.ReLU(), nn.Linear(300
 data = load("digits")
 batch = draw_batch(data, 64)
 
-exposure = gp.exposure(model, batch.x)
-print(exposure)
-print(f"peeling bound: {exposure.peeling_bound:.1%} of the batch")
+predicted = gp.check(model, batch.x, decode=False)
+print(predicted)
+print(f"peeling bound: {predicted.exposure.peeling_bound:.1%} of the batch")
 
 # %%
 # The *activation grid* says which neuron fires on which sample. A neuron that fires on one sample
@@ -35,9 +36,12 @@ print(f"peeling bound: {exposure.peeling_bound:.1%} of the batch")
 # each. ``rounds`` gives the round in which each sample would be recovered, and 0 for those that
 # peeling does not reach.
 
+exposure = predicted.exposure
 print("isolated from the start:", int(exposure.isolated.sum()))
-print("reached by peeling:     ", int(exposure.reached.sum()))
-print("rounds of the first 16: ", exposure.rounds[:16].tolist())
+print("reached by peeling:     ", predicted.readable)
+print("rounds of the first 16: ", predicted.rounds[:16].tolist())
+first = int(predicted.read.nonzero()[0])
+print(f"record {first} is read through neurons {predicted.sources[first]}")
 
 # %%
 # Which samples are at risk
@@ -78,13 +82,34 @@ batch = draw_batch(data, 32)
 print(f"peeling bound: {gp.exposure(model, batch.x).peeling_bound:.1%}")
 
 # %%
-# Yet a full audit, which also runs the :doc:`row cascade </row-cascade>`, reads the batch:
+# The prediction says so itself: there is room for the :doc:`row cascade </row-cascade>`, so it
+# cannot tell whether a budget holds.
 
-audit = gp.audit(model, batch.x, batch.y)
-print(audit)
-print("recovered by the row cascade:", audit.recovery.found_by_rows)
+budget = gp.Budget(max_readable=0.05)
+predicted = gp.check(model, batch.x, decode=False)
+print(predicted.verdict(budget).name)
+print(predicted.breaches(budget))
 
 # %%
-# So use ``gp.exposure`` as a fast warning. If it reports samples, they are exposed. If it reports
-# none, run ``gp.audit`` before you draw a conclusion, and remember that even then "not recovered"
-# does not mean "safe".
+# Decoding the update answers the question: the batch is read.
+
+found = gp.check(model, batch.x, batch.y)
+print(found.verdict(budget).name)
+print(found.breaches(budget))
+print("recovered by the row cascade:", found.audit.recovery.found_by_rows)
+
+# %%
+# Check what really leaves
+# ------------------------
+# Give the update itself, with everything that was done to it, and that is what is decoded. Here it
+# is noise as large as the gradients, which no model would learn much from.
+
+update = gp.with_noise(gp.local_update(model, batch.x, batch.y), 1.0)
+found = gp.check(model, batch.x, batch.y, update=update, members=True)
+print(found)
+print(found.verdict(gp.Budget(max_readable=0.05, max_members=0)).name)
+
+# %%
+# So use a prediction as a fast warning. If it reports records, they are exposed. If it reports
+# none, decode before you draw a conclusion, and remember that even then "not read" does not mean
+# "safe".

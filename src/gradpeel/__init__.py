@@ -10,7 +10,9 @@ samples a server can read from one gradient, and certifies each one without look
     gp.peel(model, update)       decode an update, without any ground truth
     gp.contains(model, update, records)    which of these records took part
     gp.invert(model, recovery, sample_shape=...)    inputs from recovered features
-    gp.exposure(model, x)        the client's own check: one forward pass
+    gp.check(model, x, y)        the client's own check, before its update leaves
+    gp.tampering(model, x)       was the received layer tampered with?
+    gp.exposure(model, x)        what peeling would read, in one forward pass
     gp.report(audit)             one page to read, to save, to mail
 
 For auditing systems that you own or are permitted to test.
@@ -28,9 +30,21 @@ if TYPE_CHECKING:
     from gradpeel.attacker import Attacker
     from gradpeel.audit import Audit, audit
     from gradpeel.audits import Audits, TrainingCurve
+    from gradpeel.checking import (
+        Budget,
+        Check,
+        Checks,
+        Predictor,
+        Tampering,
+        Verdict,
+        check,
+        check_batches,
+        tampering,
+    )
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
+    from gradpeel.guarding import Guarded, guard
     from gradpeel.inversion import Inversion, invert, leaked_tokens
     from gradpeel.losses import BinaryCrossEntropy, CrossEntropy, Loss, MeanSquaredError
     from gradpeel.membership import Membership, contains
@@ -49,9 +63,21 @@ else:
             "gradpeel.attacker": ("Attacker",),
             "gradpeel.audit": ("Audit", "audit"),
             "gradpeel.audits": ("Audits", "TrainingCurve"),
+            "gradpeel.checking": (
+                "Budget",
+                "Check",
+                "Checks",
+                "Predictor",
+                "Tampering",
+                "Verdict",
+                "check",
+                "check_batches",
+                "tampering",
+            ),
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
             "gradpeel.exposure": ("Exposure", "exposure"),
+            "gradpeel.guarding": ("Guarded", "guard"),
             "gradpeel.inversion": ("Inversion", "invert", "leaked_tokens"),
             "gradpeel.losses": ("BinaryCrossEntropy", "CrossEntropy", "Loss", "MeanSquaredError"),
             "gradpeel.membership": ("Membership", "contains"),
@@ -70,10 +96,14 @@ __all__ = [
     "Audit",
     "Audits",
     "BinaryCrossEntropy",
+    "Budget",
+    "Check",
+    "Checks",
     "Client",
     "CrossEntropy",
     "Exposure",
     "GradpeelError",
+    "Guarded",
     "InputError",
     "Inversion",
     "LocalTraining",
@@ -84,20 +114,26 @@ __all__ = [
     "ModelRefusedError",
     "Normalise",
     "Peeling",
+    "Predictor",
     "Recovery",
     "Report",
     "Round",
+    "Tampering",
     "Target",
     "TrainingCurve",
     "Update",
+    "Verdict",
     "__version__",
     "aggregate",
     "audit",
     "audit_checkpoints",
     "audit_many",
+    "check",
+    "check_batches",
     "contains",
     "designs",
     "exposure",
+    "guard",
     "invert",
     "leaked_tokens",
     "load_update",
@@ -106,5 +142,6 @@ __all__ = [
     "report",
     "save_update",
     "split",
+    "tampering",
     "with_noise",
 ]

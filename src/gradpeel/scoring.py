@@ -204,11 +204,11 @@ def score(
         needed: the signal that a certificate needs in this update.
     """
     true, found = x.double().flatten(1), recovery.samples.double().flatten(1)
-    ranges = _ranges(true, common=x.ndim > 2)
+    ranges = feature_ranges(true, common=x.ndim > 2)
     # From the smallest entry of each feature, so that a large offset costs no digits.
     low = true.amin(0)
     scaled = (true - low) / ranges
-    unit = _typical_distance(scaled[exposure.distinct])
+    unit = typical_distance(scaled[exposure.distinct])
     apart = torch.cdist((found - low) / ranges, scaled) / (unit * math.sqrt(true.shape[1]))
     nearest = apart.argmin(1)
     gaps = found - true[nearest]
@@ -243,7 +243,7 @@ def score(
     )
 
 
-def _ranges(true: Tensor, *, common: bool) -> Tensor:
+def feature_ranges(true: Tensor, *, common: bool) -> Tensor:
     """(features,) the range of each feature, by the rule at the head of this module."""
     own = true.amax(0) - true.amin(0)
     whole = float(true.max() - true.min()) or 1.0
@@ -268,7 +268,7 @@ def _readable(
     return found
 
 
-def _typical_distance(rows: Tensor) -> float:
+def typical_distance(rows: Tensor) -> float:
     """Median root-mean-square difference of two distinct samples, in units of their ranges."""
     some = rows[:: max(1, math.ceil(len(rows) / MOST_COMPARED))]
     first, second = torch.triu_indices(len(some), len(some), offset=1)

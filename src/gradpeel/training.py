@@ -21,7 +21,7 @@ Example:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
@@ -30,7 +30,7 @@ from torch import Tensor
 from gradpeel.checks import check_at_least_0, check_positive_integer, is_number
 from gradpeel.errors import InputError
 
-__all__ = ["LocalTraining", "summed_gradients"]
+__all__ = ["LocalTraining", "summed_gradients", "weights_after"]
 
 
 @dataclass(frozen=True)
@@ -141,3 +141,47 @@ def summed_gradients(
         name: ((kept * old.detach().double() - after[name].detach().double()) / lr).to(old.dtype)
         for name, old in before.items()
     }
+
+
+def weights_after(
+    before: Mapping[str, Tensor],
+    summed: Mapping[str, Tensor],
+    training: LocalTraining,
+    *,
+    after: Mapping[str, Tensor] | None = None,
+    only: Collection[str] | None = None,
+) -> dict[str, Tensor]:
+    """The weights that a local training ended with: the inverse of `summed_gradients`.
+
+    Args:
+        before: the weights the client received.
+        summed: the weighted sum of its gradients, by parameter name.
+        training: how it trained.
+        after: weights to be taken as they are where nothing is to be changed, buffers among them;
+            by default those before.
+        only: the names of the weights to compute; by default all that `summed` has.
+
+    Returns:
+        All of `after`, with kept * before - lr * summed in the place of the weights that are
+        computed, in the dtypes of `before`.
+
+    Raises:
+        InputError: weights that have to be computed are missing.
+
+    Example:
+        >>> import torch
+        >>> training, before = LocalTraining(lr=0.5), {"w": torch.ones(2)}
+        >>> weights_after(before, {"w": torch.tensor([0.0, 4.0])}, training)
+        {'w': tensor([ 1., -1.])}
+    """
+    names = set(summed if only is None else only)
+    missing = sorted(names - before.keys())
+    if missing:
+        raise InputError(f"before: no weights {missing[0]!r}: expected those of every gradient")
+    kept = 1.0 if training.kept is None else training.kept
+    lr = 1.0 if training.lr is None else training.lr
+    computed = {
+        name: (kept * before[name].double() - lr * summed[name].double()).to(before[name].dtype)
+        for name in names
+    }
+    return {**(before if after is None else after), **computed}

@@ -21,6 +21,7 @@ HELP = [
     for words in (
         [],
         ["audit"],
+        ["check"],
         ["peel"],
         ["demo"],
         ["report"],

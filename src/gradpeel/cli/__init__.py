@@ -1,4 +1,4 @@
-"""The command line: `gradpeel demo`, `audit`, `peel`, `sweep` and `paper`.
+"""The command line: `gradpeel demo`, `audit`, `check`, `peel`, `sweep` and `paper`.
 
 One file holds one command. Files and options are checked before anything is computed, errors that
 the user can correct are reported in one line with exit code 2, and a directory of results appears

@@ -8,6 +8,7 @@ import typer
 
 from gradpeel._version import __version__
 from gradpeel.cli.audit_command import audit_command
+from gradpeel.cli.check_command import check_command
 from gradpeel.cli.contains_command import contains_command
 from gradpeel.cli.demo_command import demo_command
 from gradpeel.cli.figures_command import figures_command
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo_command)
 app.command("audit")(audit_command)
+app.command("check")(check_command)
 app.command("peel")(peel_command)
 app.command("contains")(contains_command)
 app.command("report")(report_command)
@@ -69,6 +71,7 @@ def _gradpeel(
     \b
     gradpeel demo                   see batches rebuilt from one gradient each
     gradpeel audit --data digits    audit a data set or a file of yours
+    gradpeel check --data digits --max-readable 0.05    fail if more than that leaks
     gradpeel peel update.safetensors --model model.safetensors
     gradpeel contains update.safetensors --model model.safetensors --records x.npz
     gradpeel report results         regenerate the page of an audit

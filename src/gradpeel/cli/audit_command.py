@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import webbrowser
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +12,36 @@ from rich.console import Console
 
 from gradpeel.cli.audit_files import Finished, design_settings
 from gradpeel.cli.command_line import command_line, is_given
+from gradpeel.cli.data_options import (
+    ROUND,
+    ChannelsFirst,
+    DataDir,
+    DataName,
+    ImageSize,
+    LabelColumn,
+    Scaling,
+    ScalingName,
+)
 from gradpeel.cli.decoder_options import DataRange, Device, Effort, KnowsTail, LayerName
-from gradpeel.cli.loss_options import LossName, LossOptions, ReductionName
+from gradpeel.cli.design_options import ATTACK, DesignChoice, Init, Scale, Soliton, Weights
+from gradpeel.cli.loss_options import (
+    LabelSmoothing,
+    LossChoice,
+    LossName,
+    LossOptions,
+    Reduction,
+    ReductionName,
+)
 from gradpeel.cli.network_options import (
+    NEW_NETWORK,
     CheckpointFile,
     CheckpointFiles,
+    Dtype,
+    DtypeName,
     ModelName,
     NetworkOptions,
+    Neurons,
+    TailWidths,
 )
 from gradpeel.cli.output import announce, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
@@ -29,78 +51,25 @@ from gradpeel.cli.training_options import (
     LocalSteps,
     Lr,
     Momentum,
+    Noise,
     WeightDecay,
 )
 from gradpeel.cli.variations import QUICK, SECONDS
-from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
+from gradpeel.designs.options import DesignName, DesignOptions
 from gradpeel.errors import InputError
 
 __all__ = ["audit_command"]
 
-ATTACK = "The attack"
-ROUND = "The training round"
 OUTPUT = "Output"
-NEW_NETWORK = ("neurons", "tail", "init")
-"""Options of a new perceptron; other networks have their own."""
-
-
-class DtypeName(StrEnum):
-    """What the client computes in."""
-
-    FLOAT64 = "float64"
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-    FLOAT16 = "float16"
-
-
-class ScalingName(StrEnum):
-    """How float features are scaled."""
-
-    MINMAX = "minmax"
-    STANDARD = "standard"
-    RAW = "raw"
 
 
 def audit_command(
     *,
     context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME_OR_FILE",
-            help="A data set or a file of your own. digits, breast_cancer and photos come with "
-            "gradpeel. cifar10, cifar100, mnist, emnist, fashion_mnist, svhn, imagenet and harus "
-            "are looked up in --data-dir and in the cache, and downloaded otherwise. A file is "
-            ".npz (with x_train, y_train and, if you like, x_test, y_test), .csv or .parquet.",
-            rich_help_panel=ROUND,
-        ),
-    ],
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory that holds the named data set: NAME.npz, or the original files.",
-            show_default="the cache",
-            rich_help_panel=ROUND,
-        ),
-    ] = None,
-    label_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The column of labels of a .csv or .parquet file.",
-            show_default="the last one called label, labels, target, targets or y",
-            rich_help_panel=ROUND,
-        ),
-    ] = None,
-    image_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Height and width to which ImageNet's images are scaled.",
-            show_default="64",
-            rich_help_panel=ROUND,
-        ),
-    ] = None,
+    data: DataName,
+    data_dir: DataDir = None,
+    label_column: LabelColumn = None,
+    image_size: ImageSize = None,
     batch_size: Annotated[
         int,
         typer.Option(
@@ -134,115 +103,29 @@ def audit_command(
             rich_help_panel=ROUND,
         ),
     ] = 1,
-    scaling: Annotated[
-        ScalingName,
-        typer.Option(
-            help="How float features are scaled: to 0..1, to mean 0 and deviation 1 (both over the "
-            "training split), or not at all. Pixels are always scaled to 0..1.",
-            rich_help_panel=ROUND,
-        ),
-    ] = ScalingName.MINMAX,
-    channels_first: Annotated[
-        bool,
-        typer.Option(
-            "--channels-first/--channels-last",
-            help="Hand images to the network as (channels, height, width), as PyTorch's "
-            "convolutions expect them, or as (height, width, channels).",
-            rich_help_panel=ROUND,
-        ),
-    ] = False,
+    scaling: Scaling = ScalingName.MINMAX,
+    channels_first: ChannelsFirst = False,
     model: ModelName = None,
     checkpoint: CheckpointFile = None,
     checkpoints: CheckpointFiles = None,
-    neurons: Annotated[
-        int, typer.Option(min=1, help="Width of the first layer.", rich_help_panel=ROUND)
-    ] = 1000,
-    tail: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZES",
-            help="Widths of further hidden layers behind the first, such as 256,128.",
-            show_default="none",
-            rich_help_panel=ROUND,
-        ),
-    ] = None,
-    dtype: Annotated[
-        DtypeName | None,
-        typer.Option(
-            help="The type in which the client computes. float64 shows how far the attack can go; "
-            "most clients send float32.",
-            show_default="float64; with --model or a checkpoint, that of the network",
-            rich_help_panel=ROUND,
-        ),
-    ] = None,
-    noise: Annotated[
-        float,
-        typer.Option(
-            help="Standard deviation of noise on the update, relative to that of each gradient.",
-            rich_help_panel=ROUND,
-        ),
-    ] = 0.0,
-    loss: Annotated[
-        LossName,
-        typer.Option(
-            help="The loss that the client minimises; for losses other than cross-entropy the "
-            "target is 1 for the label and 0 for all other classes.",
-            rich_help_panel=ROUND,
-        ),
-    ] = LossName.CROSS_ENTROPY,
-    label_smoothing: Annotated[
-        float,
-        typer.Option(
-            help="Label smoothing of the cross-entropy, from 0 to below 1.", rich_help_panel=ROUND
-        ),
-    ] = 0.0,
-    reduction: Annotated[
-        ReductionName,
-        typer.Option(help="Whether the loss is a mean or a sum.", rich_help_panel=ROUND),
-    ] = ReductionName.MEAN,
+    neurons: Neurons = 1000,
+    tail: TailWidths = None,
+    dtype: Dtype = None,
+    noise: Noise = 0.0,
+    loss: LossChoice = LossName.CROSS_ENTROPY,
+    label_smoothing: LabelSmoothing = 0.0,
+    reduction: Reduction = ReductionName.MEAN,
     lr: Lr = None,
     local_steps: LocalSteps = None,
     local_epochs: LocalEpochs = None,
     local_batch_size: LocalBatchSize = None,
     momentum: Momentum = 0.0,
     weight_decay: WeightDecay = 0.0,
-    design: Annotated[
-        DesignName,
-        typer.Option(help="How the server sets the first layer.", rich_help_panel=ATTACK),
-    ] = DesignName.PASSIVE,
-    init: Annotated[
-        InitName | None,
-        typer.Option(
-            help="Initialisation with passive: the paper's, or PyTorch's default.",
-            show_default="paper",
-            rich_help_panel=ATTACK,
-        ),
-    ] = None,
-    weights: Annotated[
-        WeightsName | None,
-        typer.Option(
-            help="Weight construction of the active designs.",
-            show_default="independent",
-            rich_help_panel=ATTACK,
-        ),
-    ] = None,
-    scale: Annotated[
-        float | None,
-        typer.Option(
-            help="Factor on the positive weights of trap-weights, above 0 and at most 1.",
-            show_default="0.99",
-            rich_help_panel=ATTACK,
-        ),
-    ] = None,
-    soliton: Annotated[
-        str | None,
-        typer.Option(
-            metavar="C,DELTA",
-            help="Parameters of the soliton designs' degree distribution.",
-            show_default="0.05,0.4",
-            rich_help_panel=ATTACK,
-        ),
-    ] = None,
+    design: DesignChoice = DesignName.PASSIVE,
+    init: Init = None,
+    weights: Weights = None,
+    scale: Scale = None,
+    soliton: Soliton = None,
     knows_batch_size: Annotated[
         bool,
         typer.Option(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from gradpeel.cli.data_options import ROUND
 from gradpeel.errors import InputError
 
 if TYPE_CHECKING:
@@ -13,7 +16,14 @@ if TYPE_CHECKING:
 
     from gradpeel.losses import Loss
 
-__all__ = ["LossName", "LossOptions", "ReductionName"]
+__all__ = [
+    "LabelSmoothing",
+    "LossChoice",
+    "LossName",
+    "LossOptions",
+    "Reduction",
+    "ReductionName",
+]
 
 
 class LossName(StrEnum):
@@ -29,6 +39,26 @@ class ReductionName(StrEnum):
 
     MEAN = "mean"
     SUM = "sum"
+
+
+LossChoice = Annotated[
+    LossName,
+    typer.Option(
+        help="The loss that the client minimises; for losses other than cross-entropy the "
+        "target is 1 for the label and 0 for all other classes.",
+        rich_help_panel=ROUND,
+    ),
+]
+LabelSmoothing = Annotated[
+    float,
+    typer.Option(
+        help="Label smoothing of the cross-entropy, from 0 to below 1.", rich_help_panel=ROUND
+    ),
+]
+Reduction = Annotated[
+    ReductionName,
+    typer.Option(help="Whether the loss is a mean or a sum.", rich_help_panel=ROUND),
+]
 
 
 @dataclass(frozen=True)

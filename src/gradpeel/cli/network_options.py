@@ -7,12 +7,14 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gradpeel.cli.data_options import ROUND
 from gradpeel.cli.model_files import load_model
 from gradpeel.cli.own_model import import_model
 from gradpeel.errors import InputError
@@ -24,9 +26,31 @@ if TYPE_CHECKING:
     from gradpeel.datasets import Dataset
     from gradpeel.designs.options import InitName
 
-__all__ = ["CheckpointFile", "CheckpointFiles", "ModelName", "NetworkOptions"]
+__all__ = [
+    "NEW_NETWORK",
+    "CheckpointFile",
+    "CheckpointFiles",
+    "Dtype",
+    "DtypeName",
+    "ModelName",
+    "NetworkOptions",
+    "Neurons",
+    "TailWidths",
+]
 
 PANEL = "The network"
+NEW_NETWORK = ("neurons", "tail", "init")
+"""Options of a new perceptron; other networks have their own."""
+
+
+class DtypeName(StrEnum):
+    """What the client computes in."""
+
+    FLOAT64 = "float64"
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
 
 ModelName = Annotated[
     str | None,
@@ -60,6 +84,28 @@ CheckpointFiles = Annotated[
         "the same batch. The last number in a file's name is its step.",
         show_default="none",
         rich_help_panel=PANEL,
+    ),
+]
+
+Neurons = Annotated[
+    int, typer.Option(min=1, help="Width of the first layer.", rich_help_panel=ROUND)
+]
+TailWidths = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZES",
+        help="Widths of further hidden layers behind the first, such as 256,128.",
+        show_default="none",
+        rich_help_panel=ROUND,
+    ),
+]
+Dtype = Annotated[
+    DtypeName | None,
+    typer.Option(
+        help="The type in which the client computes. float64 shows how far the attack can go; "
+        "most clients send float32.",
+        show_default="float64; with --model or a checkpoint, that of the network",
+        rich_help_panel=ROUND,
     ),
 ]
 

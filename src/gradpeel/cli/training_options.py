@@ -1,4 +1,4 @@
-"""Options of a client that trains locally, as every command names them."""
+"""Options of a client that trains locally or adds noise, as every command names them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
+from gradpeel.cli.data_options import ROUND
+
 __all__ = [
     "LocalBatchSize",
     "LocalEpochs",
     "LocalSteps",
     "Lr",
     "Momentum",
+    "Noise",
     "WeightDecay",
     "training_option",
 ]
@@ -54,3 +57,10 @@ LocalBatchSize = Annotated[
 ]
 Momentum = Annotated[float, training_option("--momentum", "Momentum, from 0 to below 1.")]
 WeightDecay = Annotated[float, training_option("--weight-decay", "Weight decay, at least 0.")]
+Noise = Annotated[
+    float,
+    typer.Option(
+        help="Standard deviation of noise on the update, relative to that of each gradient.",
+        rich_help_panel=ROUND,
+    ),
+]
