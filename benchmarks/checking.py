@@ -32,7 +32,7 @@ from gradpeel.networks import mlp
 
 NEURONS = 1000
 REPEATS = 9
-DATA = ("fashion_mnist", "cifar10", "harus")
+DATA = ("fashion_mnist", "harus")
 BATCH_SIZES = (64, 128, 256, 512)
 DESIGNS = (
     ("passive", "gaussian"),

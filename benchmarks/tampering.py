@@ -6,9 +6,8 @@
 Honest networks start from four initialisations and are trained for up to 120 steps by five
 optimisers, on data in [0, 1] and on standardised data, some of them class after class. Each is
 judged on a batch of all classes and on one of one or two classes. Tampered ones are those of every
-design. The limits of the alarm were set on four data sets; this table is about four others. Next to
-the alarm stand its marks alone, and two baselines, each with the limit that 99 % of the honest
-networks of the first four data sets keep to:
+design. The table is about four data sets. Next to the alarm stand its marks alone, and two
+baselines, each with the limit that 99 % of the honest networks of three other data sets keep to:
 
 - D-SNR (Garov et al., "Hiding in plain sight", 2024): the gradient of the sample with the largest
   one, relative to the sum of all others, in the layer where that is largest;

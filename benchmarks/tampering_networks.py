@@ -25,7 +25,7 @@ __all__ = [
     "tampered",
 ]
 
-CALIBRATION = ("mnist", "emnist", "cifar10", "svhn")
+CALIBRATION = ("mnist", "emnist", "cifar10")
 MEASURED = ("fashion_mnist", "cifar100", "imagenet", "harus")
 CHECKPOINTS = (0, 3, 10, 30, 60, 120)
 BATCH_SIZES = (64, 128, 256, 512)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
 
 from gradpeel.checks import is_number
 from gradpeel.errors import InputError
@@ -39,7 +38,8 @@ class Risk(StrEnum):
     """It can be shown that a record took part."""
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """One way in which an update does not keep to a budget.
 
     Attributes:

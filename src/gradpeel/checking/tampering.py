@@ -15,8 +15,8 @@ What such designs are for is visible in the degrees: neurons that few samples fi
 proof, because honest training makes neurons rare as well, but it is what a client would like to
 know, so it is reported beside the verdict.
 
-The limits were calibrated on honest networks and measured on others (`benchmarks.tampering`). They
-find the designs that gradpeel knows. A server that knows the limits can stay below them.
+The limits were measured on honest networks that they were not chosen on (`benchmarks.tampering`).
+They find the designs that gradpeel knows. A server that knows the limits can stay below them.
 """
 
 from __future__ import annotations
