@@ -156,8 +156,8 @@ class Guarded:
             found.append(f"The gradient of layer {self.layer!r} is withheld: it does not train.")
         elif self.rank_before:
             found.append(
-                f"The update still holds {self.rank} mixtures of all samples; the candidate nearest "
-                f"to a sample is {self.nearest:.2f} of the distance between two samples away."
+                f"The update still holds {self.rank} mixtures of all samples. The candidate next "
+                f"to a sample is {self.nearest:.2f} of the distance between two of them away."
             )
         found.append("The gradients of other layers are sent as they were, labels among them.")
         return tuple(found)
