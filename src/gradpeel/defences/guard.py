@@ -16,17 +16,16 @@ __all__ = ["Guard"]
 
 @dataclass(frozen=True)
 class Guard:
-    """Lower the rank of the layer's gradient until peeling reads nothing on the client's batch.
+    """Lower the rank of the layer's gradient until no candidate is near a sample of the batch.
 
     Attributes:
         apart: how far every candidate must be from every sample, see `gradpeel.guard`.
-        effort: how long the row cascade searches when the client checks the result; by default
-            it does not, because the audit does.
+        check: whether the client also runs the decoder on the result; an audit does that anyway.
         layer: name of the layer; None for the first one that can be read.
     """
 
     apart: float = 0.2
-    effort: float = 0.0
+    check: bool = False
     layer: str | None = None
 
     name: ClassVar[str] = "guard"
@@ -34,7 +33,7 @@ class Guard:
     def __post_init__(self) -> None:
         if not (is_number(self.apart) and 0 <= self.apart < 1):
             raise InputError(f"apart={self.apart!r}: expected a number from 0 to below 1")
-        Attacker(effort=self.effort, layer=self.layer)
+        Attacker(layer=self.layer)
 
     def __str__(self) -> str:
         return f"{self.name}:{self.apart:g}"
@@ -50,7 +49,8 @@ class Guard:
             sending.y,
             update=update,
             client=sending.client,
-            attacker=Attacker(effort=self.effort, layer=self.layer),
+            attacker=Attacker(layer=self.layer),
             apart=self.apart,
+            check=self.check,
             seed=sending.seed,
         ).update

@@ -10,7 +10,7 @@ Example:
     >>> f"{dp.epsilon(delta=1e-5):.1f}"
     '3.9'
     >>> f"{dp.epsilon(delta=1e-5, steps=1000, sample_rate=0.01):.2f}"
-    '1.71'
+    '1.73'
 """
 
 from __future__ import annotations
