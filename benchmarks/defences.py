@@ -318,8 +318,8 @@ def main() -> None:
 HEAD = (
     "# Defences: table\n\nWritten by `python -m benchmarks.defences --data-dir DATA --out "
     "docs/defences.csv --accuracy docs/defences-accuracy.csv --markdown docs/defences-table.md`. "
-    f"Batches of {BATCH} in a network of {NEURONS} neurons; shares of the samples. Accuracy after {STEPS} "
-    f"steps in a network of {WIDTH} neurons.\n\n"
+    f"Batches of {BATCH} in a network of {NEURONS} neurons; shares of the samples. Accuracy after "
+    f"{STEPS} steps in a network of {WIDTH} neurons.\n\n"
 )
 
 

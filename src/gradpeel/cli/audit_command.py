@@ -32,6 +32,7 @@ from gradpeel.cli.training_options import (
     WeightDecay,
 )
 from gradpeel.cli.variations import QUICK, SECONDS
+from gradpeel.defences.options import NONE, parse
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 from gradpeel.errors import InputError
 
@@ -182,6 +183,18 @@ def audit_command(
             rich_help_panel=ROUND,
         ),
     ] = 0.0,
+    defences: Annotated[
+        str,
+        typer.Option(
+            "--defences",
+            "--defence",
+            metavar="NAME:VALUE",
+            help="What the client does to its update before it sends it: clip:1, dp:1,0.5 (clip "
+            "every sample's gradient, add noise), noise:0.01, relative-noise:0.01, top-k:0.1, "
+            "sign, int8, float16, bfloat16, guard, or several joined by +.",
+            rich_help_panel=ROUND,
+        ),
+    ] = NONE,
     loss: Annotated[
         LossName,
         typer.Option(
@@ -343,6 +356,7 @@ def audit_command(
     gradpeel audit --data mnist --data-dir downloads --batch-size 64
     gradpeel audit --data digits --lr 0.01 --local-steps 5 --local-batch-size 16
     gradpeel audit --data digits --clients 4 --batch-size 32
+    gradpeel audit --data digits --defence guard --design soliton-data
     gradpeel audit --data people.csv --model mymodule:make_model --repeats 10
     gradpeel audit --data mnist --checkpoints 'run/step-*.safetensors'
     gradpeel audit --data digits --batch-size 16 --tail 400 --layer 3 --invert
@@ -395,6 +409,7 @@ def audit_command(
             reduction=reduction.value,
             dtype=None if computes_in is None else getattr(torch, computes_in),
             noise=noise,
+            defences=parse(defences),
             lr=lr,
             momentum=momentum,
             weight_decay=weight_decay,
