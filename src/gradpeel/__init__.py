@@ -10,6 +10,8 @@ samples a server can read from one gradient, and certifies each one without look
     gp.peel(model, update)       decode an update, without any ground truth
     gp.contains(model, update, records)    which of these records took part
     gp.invert(model, recovery, sample_shape=...)    inputs from recovered features
+    gp.guard(model, x, y)        an update of which our decoder reads nothing
+    gp.what_stops(audit)         the weakest defence that ends recovery
     gp.exposure(model, x)        the client's own check: one forward pass
     gp.report(audit)             one page to read, to save, to mail
 
@@ -23,7 +25,7 @@ from gradpeel._version import __version__
 from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
 
 if TYPE_CHECKING:
-    from gradpeel import designs
+    from gradpeel import defences, designs
     from gradpeel.aggregation import Aggregation, aggregate
     from gradpeel.attacker import Attacker
     from gradpeel.audit import Audit, audit
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from gradpeel.noise import with_noise
     from gradpeel.repeats import audit_checkpoints, audit_many
     from gradpeel.reporting.page import Report, report
+    from gradpeel.stopping import Stopping, what_stops
     from gradpeel.target import Normalise, Target, split
     from gradpeel.training import LocalTraining
     from gradpeel.update import Update, load_update, save_update
@@ -45,6 +48,7 @@ else:
     load_late(
         __name__,
         {
+            "gradpeel.defences": ("defences",),
             "gradpeel.designs": ("designs",),
             "gradpeel.aggregation": ("Aggregation", "aggregate"),
             "gradpeel.attacker": ("Attacker",),
@@ -60,6 +64,7 @@ else:
             "gradpeel.noise": ("with_noise",),
             "gradpeel.repeats": ("audit_checkpoints", "audit_many"),
             "gradpeel.reporting.page": ("Report", "report"),
+            "gradpeel.stopping": ("Stopping", "what_stops"),
             "gradpeel.target": ("Normalise", "Target", "split"),
             "gradpeel.training": ("LocalTraining",),
             "gradpeel.update": ("Update", "load_update", "save_update"),
@@ -90,6 +95,7 @@ __all__ = [
     "Recovery",
     "Report",
     "Round",
+    "Stopping",
     "Target",
     "TrainingCurve",
     "Update",
@@ -99,6 +105,7 @@ __all__ = [
     "audit_checkpoints",
     "audit_many",
     "contains",
+    "defences",
     "designs",
     "exposure",
     "guard",
@@ -110,5 +117,6 @@ __all__ = [
     "report",
     "save_update",
     "split",
+    "what_stops",
     "with_noise",
 ]

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.checks import check_at_least_0, is_number
-from gradpeel.defences.accounting import epsilon_of_release, epsilon_of_run
 from gradpeel.defences.defence import Sending
 from gradpeel.errors import InputError
 from gradpeel.gradients import gradients
@@ -70,6 +69,12 @@ class PerExampleClipping:
             sample_rate: share of all samples in a batch, drawn at random for every update, which
                 makes the loss of a run smaller.
         """
+        # SciPy takes half a second to import, and an audit does not need it.
+        from gradpeel.defences.accounting import (  # noqa: PLC0415
+            epsilon_of_release,
+            epsilon_of_run,
+        )
+
         if steps is None:
             return epsilon_of_release(self.noise, delta)
         return epsilon_of_run(self.noise, delta, steps=steps, sample_rate=sample_rate)

@@ -2,8 +2,8 @@ r"""A plan: which audits a sweep runs.
 
 It names data sets, designs, weight constructions, batch sizes, clients, widths of the target,
 tails, dtypes, noise, defences, local training, effort and seeds; the cells are all their
-combinations. Mistakes in a plan are found when it is made or, if the data is needed to find them, before the
-first cell runs.
+combinations. Mistakes in a plan are found when it is made or, if the data is needed to find them,
+before the first cell runs.
 
 Example:
     >>> plan = Plan(datasets=["digits"], designs=["passive", "soliton-data"], batch_sizes=[64, 128])
