@@ -1,10 +1,12 @@
 """What would stop this? The weakest setting of each defence that ends recovery in an audit.
 
 The audit is run again under one defence after the other, with the same model, batch and attacker.
-"Stopped" means: at this setting this attack read no sample of this batch. A stronger attack, another
-model or another batch may read some; it never means that the client is safe.
+"Stopped" means: at this setting this attack read no sample of this batch. A stronger attack,
+another model or another batch may read some; it never means that the client is safe.
 
 Example:
+    >>> import torch
+    >>> from torch import nn
     >>> import gradpeel as gp
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 2))

@@ -41,6 +41,10 @@ __all__ = ["audit_command"]
 ATTACK = "The attack"
 ROUND = "The training round"
 OUTPUT = "Output"
+STOPPING_SECONDS = 120
+"""As `gradpeel.stopping.SECONDS`, which torch would have to be imported for."""
+MORE = 8
+"""Times the batch that defences by larger numbers need."""
 NEW_NETWORK = ("neurons", "tail", "init")
 """Options of a new perceptron; other networks have their own."""
 
@@ -329,6 +333,15 @@ def audit_command(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    stops: Annotated[
+        bool,
+        typer.Option(
+            "--what-stops",
+            help="Also audit under one defence after the other, and show the weakest setting of "
+            f"each that ends recovery; gives up after {STOPPING_SECONDS:g} seconds.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     show: Annotated[
         bool,
         typer.Option(
@@ -369,10 +382,7 @@ def audit_command(
     stated = {name: context.params[name] for name in NEW_NETWORK if is_given(context, name)}
     network = NetworkOptions(model, checkpoint, checkpoints, widths, options.network_init, stated)
     several = repeats > 1 or checkpoints is not None
-    if with_others and several:
-        raise InputError(
-            "compare: only a single audit is compared: expected neither repeats nor checkpoints"
-        )
+    _check_single(several, compared=bool(with_others), stopped=stops)
     computes_in = dtype or (None if network.is_own else DtypeName.FLOAT64)
     if several or (out is None and not show):
         with_others = bool(with_others)
@@ -392,7 +402,7 @@ def audit_command(
             scaling.value,
             data_dir=data_dir,
             image_size=image_size,
-            limit=clients * batch_size * (1 if with_others is False else 2) if is_prefix else None,
+            limit=_most(stops, with_others) * clients * batch_size if is_prefix else None,
             label_column=label_column,
             channels_first=channels_first,
         )
@@ -445,6 +455,7 @@ def audit_command(
         result, compared = (
             run.single(compared=with_others) if repeated is None else (repeated.worst, {})
         )
+        stopping = run.what_stops(result) if stops else ()
         inversion = None
         # Recovered samples are inputs already.
         if invert and result.recovery.space == "features":
@@ -460,7 +471,15 @@ def audit_command(
             **design_settings(result.design),
         }
         finished = Finished(
-            result, repeated, dataset, compared, setting, command_line(context), samples, inversion
+            result,
+            repeated,
+            dataset,
+            compared,
+            setting,
+            command_line(context),
+            samples,
+            inversion,
+            stopping,
         )
         if folder is not None:
             finished.write(folder)
@@ -475,3 +494,19 @@ def audit_command(
         webbrowser.open((out / "report.html").absolute().as_uri())
     elif show:
         finished.page().open()
+
+
+def _check_single(several: bool, *, compared: bool, stopped: bool) -> None:
+    """Refuse what is done with a single audit alone."""
+    rule = "expected neither repeats nor checkpoints"
+    if several and compared:
+        raise InputError(f"compare: only a single audit is compared: {rule}")
+    if several and stopped:
+        raise InputError(f"what_stops: defences are tried on a single audit: {rule}")
+
+
+def _most(stopped: bool, compared: bool | None) -> int:
+    """How many times the samples of the batch may be needed."""
+    if stopped:
+        return MORE
+    return 1 if compared is False else 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -17,13 +17,22 @@ from gradpeel.inversion import Inversion
 from gradpeel.reporting.images import as_pictures
 from gradpeel.reporting.matching import evenly, rounds_of
 from gradpeel.reporting.page.cascade import cascade_of
-from gradpeel.reporting.page.payload import VERSION, Fact, Mosaic, Payload, Risk, Variation
+from gradpeel.reporting.page.payload import (
+    VERSION,
+    Fact,
+    Mosaic,
+    Payload,
+    Remedy,
+    Risk,
+    Variation,
+)
 from gradpeel.reporting.page.rebuilt import leaked_of, reconstructions_of
 from gradpeel.reporting.page.sample_rows import Pictures, feature_names, sample_rows
 from gradpeel.reporting.page.setting import hashes_of, setting_of
 from gradpeel.reporting.page.story import story_of
 from gradpeel.reporting.tally import tally
 from gradpeel.reporting.words import printable
+from gradpeel.stopping import Trial
 
 __all__ = ["gather"]
 
@@ -41,6 +50,7 @@ def gather(
     command: str = "",
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
+    stopping: Sequence[Trial] = (),
 ) -> Payload:
     """Everything the page of an audit shows.
 
@@ -53,6 +63,7 @@ def gather(
         compared: the same audit with one thing changed, by the name of the change; None for one
             that was not finished.
         inversion: the inputs that the audit reconstructed, where it did.
+        stopping: defences that were tried, see `gradpeel.what_stops`.
     """
     listed = evenly(0, audit.score.batch_size - 1, MOST_SAMPLES)
     pictures = Pictures.of(audit, listed)
@@ -71,6 +82,17 @@ def gather(
             if other is None
             else Variation(printable(name), other.score.read, other.score.batch_size)
             for name, other in compared.items()
+        ),
+        remedies=tuple(
+            Remedy(
+                one.defence,
+                printable(one.setting),
+                one.stops,
+                one.verdict,
+                one.members,
+                one.cost,
+            )
+            for one in stopping
         ),
         space=audit.recovery.space,
         layer=printable(audit.recovery.layer, 80),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from gradpeel.reporting.page.payload import Payload
 from gradpeel.reporting.page.reading import read_payload
 from gradpeel.reporting.page.render import render
 from gradpeel.reporting.page.spread_page import SpreadReport
+from gradpeel.stopping import Trial
 
 __all__ = ["PAGE", "VALUES", "Report", "report"]
 
@@ -59,6 +60,7 @@ class Report(Document):
         command: str = "",
         compared: Mapping[str, Audit | None] = MappingProxyType({}),
         inversion: Inversion | None = None,
+        stopping: Sequence[Trial] = (),
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
@@ -78,6 +80,7 @@ class Report(Document):
                 command=command,
                 compared=compared,
                 inversion=inversion,
+                stopping=stopping,
             )
         )
 
@@ -112,6 +115,7 @@ def report(
     command: str = "",
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
+    stopping: Sequence[Trial] = (),
 ) -> Report: ...
 @overload
 def report(
@@ -129,6 +133,7 @@ def report(
     command: str = "",
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
+    stopping: Sequence[Trial] = (),
 ) -> Report | SpreadReport:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
@@ -144,6 +149,8 @@ def report(
             "float32"; the first screen shows their shares side by side, and names those that are
             None, which stands for an audit that was not finished.
         inversion: what `Audit.invert` reconstructed; the page then shows it beside the real inputs.
+        stopping: what `gradpeel.what_stops` found; the page then has a section "What would stop
+            this?".
 
     Raises:
         InputError: `audit` is not an audit, or `inversion` not one of it.
@@ -168,4 +175,5 @@ def report(
         command=command,
         compared=compared,
         inversion=inversion,
+        stopping=stopping,
     )
