@@ -36,6 +36,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 # Docstrings are written for people who read the source: code stands in single backticks.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
+# The pages show our side of these; the site is built without them.
+autodoc_mock_imports = ["flwr", "nvflare"]
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_typehints_format = "short"

@@ -12,7 +12,8 @@ samples a server can read from one gradient, and certifies each one without look
     gp.invert(model, recovery, sample_shape=...)    inputs from recovered features
     gp.guard(model, x, y)        an update of which our decoder reads nothing
     gp.what_stops(audit)         the weakest defence that ends recovery
-    gp.exposure(model, x)        the client's own check: one forward pass
+    gp.check(model, x, y)        the client's own check, before its update leaves
+    gp.exposure(model, x)        what peeling would read, in one forward pass
     gp.report(audit)             one page to read, to save, to mail
 
 For auditing systems that you own or are permitted to test.
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from gradpeel.attacker import Attacker
     from gradpeel.audit import Audit, audit
     from gradpeel.audits import Audits, TrainingCurve
+    from gradpeel.checking import Budget, Check, Checks, Verdict, check, check_batches
     from gradpeel.client import Client, local_update
     from gradpeel.decoder import Peeling, Recovery, Round, peel
     from gradpeel.exposure import Exposure, exposure
@@ -54,6 +56,14 @@ else:
             "gradpeel.attacker": ("Attacker",),
             "gradpeel.audit": ("Audit", "audit"),
             "gradpeel.audits": ("Audits", "TrainingCurve"),
+            "gradpeel.checking": (
+                "Budget",
+                "Check",
+                "Checks",
+                "Verdict",
+                "check",
+                "check_batches",
+            ),
             "gradpeel.client": ("Client", "local_update"),
             "gradpeel.decoder": ("Peeling", "Recovery", "Round", "peel"),
             "gradpeel.exposure": ("Exposure", "exposure"),
@@ -77,6 +87,9 @@ __all__ = [
     "Audit",
     "Audits",
     "BinaryCrossEntropy",
+    "Budget",
+    "Check",
+    "Checks",
     "Client",
     "CrossEntropy",
     "Exposure",
@@ -99,11 +112,14 @@ __all__ = [
     "Target",
     "TrainingCurve",
     "Update",
+    "Verdict",
     "__version__",
     "aggregate",
     "audit",
     "audit_checkpoints",
     "audit_many",
+    "check",
+    "check_batches",
     "contains",
     "defences",
     "designs",

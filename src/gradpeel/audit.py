@@ -31,7 +31,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -44,7 +43,7 @@ from gradpeel.decoder import Peeling, Recovery, Round
 from gradpeel.decoder.inputs import check_rows_last, samples_weigh_alike
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
-from gradpeel.designs import Design, Layer
+from gradpeel.designs import Design
 from gradpeel.errors import InputError, ModelRefusedError
 from gradpeel.exposure import Exposure
 from gradpeel.inputs import NetworkInput, pick
@@ -54,8 +53,8 @@ from gradpeel.losses import CrossEntropy, Loss
 from gradpeel.membership import Membership, contains
 from gradpeel.scoring import Outcome, Score, explain, score
 from gradpeel.signals import sensitivities, signals
-from gradpeel.simulation import simulate_round
-from gradpeel.target import Target, split, with_first_layer
+from gradpeel.simulation import send_out, simulate_round
+from gradpeel.target import Target, split
 from gradpeel.torch_losses import as_loss
 from gradpeel.update import Update
 
@@ -323,6 +322,7 @@ def audit(
     client: Client = Client(),  # noqa: B008 - immutable
     attacker: Attacker = Attacker(),  # noqa: B008 - immutable
     aggregation: Aggregation = Aggregation(),  # noqa: B008 - immutable
+    update: Update | None = None,
     seed: int = 0,
     device: str | torch.device = "cpu",
     on_round: Callable[[Round], None] | None = None,
@@ -342,6 +342,9 @@ def audit(
             all but the data.
         aggregation: how many clients' updates are added up before the server sees them (secure
             aggregation); the batch is then that of all clients, one after the other.
+        update: what the server receives, if it is not to be simulated: for instance the update that
+            is about to leave a client, with all its defences. `model` is then the network that it
+            was computed on, and `client` says how.
         seed: seed of the design, of anything random in the model, of the order of the samples in
             local training, and of the noise.
         device: where the decoder computes, see `gradpeel.peel`; the client is simulated on the CPU.
@@ -364,7 +367,9 @@ def audit(
         if not isinstance(value, kind):
             got = type(value).__name__
             raise InputError(f"{name} of type {got}: expected gradpeel.{kind.__name__}")
-    loss, design = as_loss(client.loss), attacker.design
+    if update is not None:
+        _check_given(update, client, attacker)
+    loss = as_loss(client.loss)
     target = split(model, layer=attacker.layer)
     dtype = target.weight.dtype if client.dtype is None else client.dtype
     # Simulated on the CPU, wherever model and data live.
@@ -379,19 +384,15 @@ def audit(
     # Dropout in front of the layer draws from PyTorch's own generator.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        layer = design.shape(
-            Layer(target.weight.double(), target.bias.double()),
-            batch_size=len(taken),
-            rng=np.random.default_rng(seed),
-            front=target.to(torch.float64).front,
+        shaped, received = send_out(
+            model, target, attacker.design, len(taken), dtype=dtype, seed=seed
         )
-        shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
-        received = split(shaped, layer=target.layer)
         received.check_on(taken)
         simulated = simulate_round(
             shaped, received, taken, wanted, client=client, aggregation=aggregation, seed=seed
         )
-    update, exposed = simulated.update, simulated.exposure
+    exposed = simulated.exposure
+    update = simulated.update if update is None else update
     is_input = received.front.space == "input"
     truth = pick(taken, received.front.entry) if is_input else simulated.rows
     each = len(simulated.rows) // len(taken)
@@ -455,6 +456,18 @@ def audit(
         columns=columns,
         entry=None if received.front.entry is None else received.front.entry[1],
     )
+
+
+def _check_given(update: Update, client: Client, attacker: Attacker) -> None:
+    """An update that was not simulated fits what is said of it."""
+    if not isinstance(update, Update):
+        raise InputError(f"update of type {type(update).__name__}: expected gradpeel.Update")
+    if attacker.design.weights != "keep":
+        rule = "the model is what the update was computed on: expected a design that keeps it"
+        raise InputError(f"design={attacker.design!r}: {rule}")
+    if (update.training is None) != (client.lr is None):
+        kind = "a gradient" if update.training is None else "the result of local training"
+        raise InputError(f"client with lr={client.lr}: the update is {kind}")
 
 
 def _most_steps(client: Client, aggregation: Aggregation, samples: int) -> int:

@@ -312,6 +312,24 @@ class Exposure:
         return self.grid.T[self.distinct].sum(dim=0) == 1
 
     @property
+    def sources(self) -> Tensor:
+        """(neurons,) int64: the sample that peeling reads from each neuron; -1 for none.
+
+        A neuron comes to isolate the last of the samples that fire it, if no two of them are last.
+        Of several copies it names the first.
+
+        Example:
+            >>> Exposure.of(torch.tensor([[True, False], [True, True], [False, False]])).sources
+            tensor([ 0,  1, -1])
+        """
+        firsts = self.distinct
+        never = self.grid.shape[1] + 1
+        order = torch.where(self.reached, self.rounds, never)[firsts] * self.grid.T[firsts].T
+        last, place = order.max(1)
+        alone = (last > 0) & (last < never) & ((order == last[:, None]).sum(1) == 1)
+        return torch.where(alone, firsts[place], -1)
+
+    @property
     def isolated(self) -> Tensor:
         """(batch,) bool: the samples with a singleton of their own; the single-pass baseline."""
         return self.rounds == 1

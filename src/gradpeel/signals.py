@@ -66,12 +66,7 @@ def signals(found: Contributions, exposure: Exposure) -> Tensor:
     """
     c = found.c * exposure.grid
     share = _summed(c, exposure.copies).abs() / c.abs().sum(1, keepdim=True).clamp(min=_TINY)
-    # A neuron comes to isolate the last unrecovered sample that fires it, if there is a single one.
-    never = exposure.grid.shape[1] + 1
-    order = torch.where(exposure.reached, exposure.rounds, never) * exposure.grid
-    last = order.amax(1, keepdim=True)
-    isolates = exposure.grid & (order == last) & (last < never)
-    isolates &= distinct_marks(isolates, exposure) == 1
+    isolates = exposure.sources[:, None] == exposure.copies
     strongest: Tensor = (share * isolates).amax(0)
     return torch.minimum(strongest, found.margins)
 

@@ -13,15 +13,16 @@ from torch import Tensor, nn
 
 from gradpeel.aggregation import Aggregation, aggregate, client_weights
 from gradpeel.client import Client, local_update
+from gradpeel.designs import Design, Layer
 from gradpeel.errors import InputError
 from gradpeel.exposure import Exposure, copies_at, ever_fired
 from gradpeel.inputs import NetworkInput
 from gradpeel.signals import Contributions
-from gradpeel.target import Target, watch_layer
+from gradpeel.target import Target, split, watch_layer, with_first_layer
 from gradpeel.trajectory import Trajectory
 from gradpeel.update import Update
 
-__all__ = ["SimulatedRound", "simulate_round"]
+__all__ = ["SimulatedRound", "send_out", "simulate_round"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,35 @@ class SimulatedRound:
     contributions: Contributions
     owners: Tensor
     rows: Tensor
+
+
+def send_out(
+    model: nn.Module,
+    target: Target,
+    design: Design,
+    batch_size: int,
+    *,
+    dtype: torch.dtype,
+    seed: int,
+) -> tuple[nn.Module, Target]:
+    """What the client receives: the network with the target as the design sets it.
+
+    Args:
+        model: the network of which the target is a part; it is not changed.
+        target: its target.
+        design: how the server sets it.
+        batch_size: of the clients that the server expects.
+        dtype: in which clients compute.
+        seed: of the design.
+    """
+    layer = design.shape(
+        Layer(target.weight.double(), target.bias.double()),
+        batch_size=batch_size,
+        rng=np.random.default_rng(seed),
+        front=target.to(torch.float64).front,
+    )
+    shaped = with_first_layer(model, target, layer.weight, layer.bias).to(dtype)
+    return shaped, split(shaped, layer=target.layer)
 
 
 @torch.no_grad()
