@@ -21,12 +21,14 @@ NORM = 0.1
 
 def _network() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 3))
+    return nn.Sequential(nn.Linear(80, 200), nn.ReLU(), nn.Linear(200, 3)).double()
 
 
 def _batch() -> tuple[Tensor, Tensor]:
     source = torch.Generator().manual_seed(1)
-    return torch.rand(32, 30, generator=source), torch.randint(3, (32,), generator=source)
+    return torch.rand(32, 80, generator=source, dtype=torch.float64), torch.randint(
+        3, (32,), generator=source
+    )
 
 
 def _private(*, noise: float = 0.0, **settings: Any) -> tuple[Any, Any, nn.Module]:
@@ -55,7 +57,7 @@ def test_clipping_without_noise_is_read_without_the_tail(wrapped: bool) -> None:
     x, y = _batch()
     before = [value.clone() for value in network.parameters()]
     for given in (model,) if wrapped else (model, network):
-        found = audit_private(given, optimiser, x.double(), y)
+        found = audit_private(given, optimiser, x, y)
         assert found.score.recovered == 32
         assert found.score.false_certificates == 0
         assert found.without_tail == "samples have different weights in the update"

@@ -91,7 +91,7 @@ def private_client(
     if not isinstance(given, DPOptimizer):
         kind = type(given).__name__
         raise InputError(f"optimiser of type {kind}: expected the one that make_private returned")
-    norm = given.max_grad_norm
+    norm = getattr(given, "max_grad_norms", given.max_grad_norm)
     if not is_number(norm):
         raise InputError(
             f"max_grad_norm={norm!r}: expected one number: clipping by layers is not simulated"
