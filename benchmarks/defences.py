@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 import gradpeel as gp
-from benchmarks.cells import load_cached, run
+from benchmarks.cells import load_cached, read_rows, run
 from benchmarks.command import arguments, show
 from gradpeel.datasets import Dataset, draw_batch
 from gradpeel.defences import PerExampleClipping, parse
@@ -277,31 +277,35 @@ def main() -> None:
     parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--trainings", type=int, default=1, help="seeds of the trainings")
+    parser.add_argument("--tables", action="store_true", help="only of what the files hold")
     given = parser.parse_args()
     names = given.datasets.split(",")
     trainings = [
         Training(name, defence, seed)
         for seed in range(given.trainings)
-        for name in names
         for defence in TRAINED
+        for name in names
     ]
-    reached = run(
-        trainings,
-        partial(train, data_dir=given.data_dir),
-        given.accuracy,
-        Accuracy,
-        workers=given.workers,
-    )
     cells = [
         Cell(name, server, defence, given.effort, seed)
         for seed in range(given.seeds)
+        for defence in DEFENCES
         for name in given.audited.split(",")
         for server in METHODS
-        for defence in DEFENCES
     ]
-    rows = run(
-        cells, partial(measure, data_dir=given.data_dir), given.out, Row, workers=given.workers
-    )
+    if given.tables:
+        reached = list(read_rows(given.accuracy, Accuracy))
+        rows = list(read_rows(given.out, Row))
+    else:
+        reached = run(
+            trainings,
+            partial(train, data_dir=given.data_dir),
+            given.accuracy,
+            Accuracy,
+            workers=given.workers,
+        )
+        audit_one = partial(measure, data_dir=given.data_dir)
+        rows = run(cells, audit_one, given.out, Row, workers=given.workers)
     titles = (
         "defence",
         *(f"{server}: certified / readable / members" for server in METHODS),

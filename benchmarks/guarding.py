@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 import gradpeel as gp
-from benchmarks.cells import load_cached, run
+from benchmarks.cells import load_cached, read_rows, run
 from benchmarks.command import arguments, show
 from gradpeel.datasets import draw_batch, load
 from gradpeel.datasets.standard import STANDARD
@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--designs", default=",".join(DESIGNS))
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--tables", action="store_true", help="only of what the file holds")
     given = parser.parse_args()
     cells = [
         Cell(dataset, design, size, seed)
@@ -213,7 +214,11 @@ def main() -> None:
         for seed in range(given.seeds)
     ]
     one = partial(measure, data_dir=given.data_dir)
-    rows = run(cells, one, given.out, Row, workers=given.workers)
+    rows = (
+        list(read_rows(given.out, Row))
+        if given.tables
+        else run(cells, one, given.out, Row, workers=given.workers)
+    )
     wrong = sum(row.readable + row.false for row in rows)
     found = [
         f"readable after: {sum(r.readable for r in rows)}, false: {sum(r.false for r in rows)}"

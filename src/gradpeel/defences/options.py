@@ -76,8 +76,8 @@ def _parse_one(text: str) -> Defence:
     try:
         values = [float(part) for part in parts]
         made: Defence = getattr(defences, kind)(*values)
-    except ValueError:
-        raise InputError(f"defence={text!r}: expected numbers after the colon") from None
     except InputError as error:
         raise InputError(f"defence={text!r}: {error}") from None
+    except ValueError:
+        raise InputError(f"defence={text!r}: expected numbers after the colon") from None
     return made
