@@ -20,7 +20,10 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["local-training.md", "own-model.md", "secure-aggregation.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["local-training.md", "own-model.md", "secure-aggregation.md", "defences.md", "guard.md"],
+)
 @pytest.mark.slow
 def test_the_code_prints_what_the_page_says(page: str) -> None:
     done = subprocess.run(

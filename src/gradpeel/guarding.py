@@ -160,8 +160,8 @@ class Guarded:
             found.append(f"The gradient of layer {self.layer!r} is withheld: it does not train.")
         elif self.rank_before:
             found.append(
-                f"The update still holds {self.rank} mixtures of all samples. The candidate next "
-                f"to a sample is {self.nearest:.2f} of the distance between two of them away."
+                f"The update still holds {self.rank} mixtures of all samples. The nearest that a "
+                f"candidate comes to a sample is {self.nearest:.2f} of the distance between two."
             )
         found.append("The gradients of other layers are sent as they were, labels among them.")
         return tuple(found)
