@@ -224,8 +224,8 @@ def local_update(
         update = with_noise(update, client.noise, seed=seed)
     received = copy.deepcopy(model).to(dtype) if client.defences else model
     sending = Sending(received, taken, wanted, client, seed)
-    for defence in client.defences:
-        update = defence.apply(update, sending)  # type: ignore[union-attr] -- see as_defences
+    for defence in as_defences(client.defences):
+        update = defence.apply(update, sending)
     return update
 
 

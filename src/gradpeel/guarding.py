@@ -226,7 +226,7 @@ def guard(
         y: their labels or targets; needed where there is no `update`.
         update: what the client is about to send, with any other protection applied; None for what
             `client` would send.
-        client: how the client trains; its loss is what the decoder is told.
+        client: how the client trains; the decoder knows its loss.
         attacker: what the server is taken to know when the result is checked. Its design does not
             matter: the model is what it made of it. With effort=0 only peeling is tried, which is
             fast; the row cascade takes its full time to find nothing.

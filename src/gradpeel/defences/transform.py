@@ -47,7 +47,7 @@ class Transform:
     def apply(self, update: Update, sending: Sending | None) -> Update:
         """What the function makes of the update."""
         del sending
-        found = self.function(update)
+        found: object = self.function(update)
         if not isinstance(found, Update):
             kind = type(found).__name__
             raise InputError(f"transform={self}: returned {kind}: expected gradpeel.Update")
