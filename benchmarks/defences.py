@@ -273,7 +273,7 @@ def main() -> None:
     parser = arguments(__doc__, out="defences.csv")
     parser.add_argument("--accuracy", type=Path, default=Path("defences-accuracy.csv"))
     parser.add_argument("--datasets", default=",".join(DATASETS), help="to train on")
-    parser.add_argument("--audited", default="cifar10,fashion_mnist", help="to audit")
+    parser.add_argument("--audited", default="fashion_mnist", help="to audit")
     parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--trainings", type=int, default=1, help="seeds of the trainings")
