@@ -41,8 +41,8 @@ def drop(*path: str | int) -> Callable[[Values], None]:
 
 
 TABLE = [
-    (at("version", to=1), "version=1: expected 4, the"),
-    (drop("version"), "version=None: expected 4"),
+    (at("version", to=1), "version=1: expected 5, the"),
+    (drop("version"), "version=None: expected 5"),
     (drop("story"), "page.story: missing"),
     (drop("story", "verdict"), "page.story.verdict: missing"),
     (at("extra", to=1), "page.'extra': unknown"),
@@ -83,12 +83,12 @@ TABLE = [
     (at("cascade", "samples", 0, to=-1), "page.cascade.samples: expected numbers in 0..39"),
     (at("cascade", "samples", to=[0]), "page.cascade.samples: expected a column for each"),
     (at("cascade", "rounds", 0, to=99), "page.cascade.rounds: expected numbers in 0.."),
-    (at("cascade", "rounds", to=[]), "page.cascade.rounds: expected 40 entries"),
-    (at("cascade", "copies", to=[]), "page.cascade.copies: expected 40 entries"),
+    (at("cascade", "rounds", to=[]), "page.cascade.rounds: expected 50 entries"),
+    (at("cascade", "copies", to=[]), "page.cascade.copies: expected 50 entries"),
     (at("cascade", "sources", 0, to=-2), "page.cascade.sources: expected numbers in -1..199"),
     (at("cascade", "steps", to=[]), "page.cascade.steps: expected the start at least"),
     (at("risk", "rounds", 0, to=99), "page.risk.rounds: expected numbers in 0.."),
-    (at("risk", "degrees", to=[1]), "page.risk.degrees: expected 41 entries"),
+    (at("risk", "degrees", to=[1]), "page.risk.degrees: expected 51 entries"),
     (at("risk", "degrees", 0, to=10**9), "page.risk.degrees: expected numbers in 0..200"),
     (at("risk", "target", to=[1.0]), "page.risk.target: expected 0 or 40 entries"),
     (at("risk", "atypicality", 0, to=-1), "page.risk.atypicality: expected numbers from 0"),
@@ -127,7 +127,7 @@ def test_what_breaks_a_rule_is_told(
         (b"\xff\xfe", "not UTF-8"),
         (b"[]", "page: expected an object"),
         (b"null", "page: expected an object"),
-        (b'{"version": NaN}', "version=nan: expected 4"),
+        (b'{"version": NaN}', "version=nan: expected 5"),
         (b"9" * 5000, "not JSON"),
     ],
 )
