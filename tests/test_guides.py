@@ -20,7 +20,15 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-PAGES = ["check.md", "local-training.md", "own-model.md", "secure-aggregation.md", "tampering.md"]
+PAGES = [
+    "check.md",
+    "defences.md",
+    "guard.md",
+    "local-training.md",
+    "own-model.md",
+    "secure-aggregation.md",
+    "tampering.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -43,6 +43,7 @@ OUTPUT = {
     "--json",
     "--quiet",
     "--compare",
+    "--what-stops",
     "--no-compare",
     "--open",
 }

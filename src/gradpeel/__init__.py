@@ -10,6 +10,8 @@ samples a server can read from one gradient, and certifies each one without look
     gp.peel(model, update)       decode an update, without any ground truth
     gp.contains(model, update, records)    which of these records took part
     gp.invert(model, recovery, sample_shape=...)    inputs from recovered features
+    gp.guard(model, x, y)        an update of which our decoder reads nothing
+    gp.what_stops(audit)         the weakest defence that ends recovery
     gp.check(model, x, y)        the client's own check, before its update leaves
     gp.tampering(model, x)       was the received layer tampered with?
     gp.exposure(model, x)        what peeling would read, in one forward pass
@@ -25,7 +27,7 @@ from gradpeel._version import __version__
 from gradpeel.errors import GradpeelError, InputError, ModelError, ModelRefusedError
 
 if TYPE_CHECKING:
-    from gradpeel import designs
+    from gradpeel import defences, designs
     from gradpeel.aggregation import Aggregation, aggregate
     from gradpeel.attacker import Attacker
     from gradpeel.audit import Audit, audit
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from gradpeel.noise import with_noise
     from gradpeel.repeats import audit_checkpoints, audit_many
     from gradpeel.reporting.page import Report, report
+    from gradpeel.stopping import Stopping, what_stops
     from gradpeel.target import Normalise, Target, split
     from gradpeel.training import LocalTraining
     from gradpeel.update import Update, load_update, save_update
@@ -58,6 +61,7 @@ else:
     load_late(
         __name__,
         {
+            "gradpeel.defences": ("defences",),
             "gradpeel.designs": ("designs",),
             "gradpeel.aggregation": ("Aggregation", "aggregate"),
             "gradpeel.attacker": ("Attacker",),
@@ -84,6 +88,7 @@ else:
             "gradpeel.noise": ("with_noise",),
             "gradpeel.repeats": ("audit_checkpoints", "audit_many"),
             "gradpeel.reporting.page": ("Report", "report"),
+            "gradpeel.stopping": ("Stopping", "what_stops"),
             "gradpeel.target": ("Normalise", "Target", "split"),
             "gradpeel.training": ("LocalTraining",),
             "gradpeel.update": ("Update", "load_update", "save_update"),
@@ -118,6 +123,7 @@ __all__ = [
     "Recovery",
     "Report",
     "Round",
+    "Stopping",
     "Tampering",
     "Target",
     "TrainingCurve",
@@ -131,6 +137,7 @@ __all__ = [
     "check",
     "check_batches",
     "contains",
+    "defences",
     "designs",
     "exposure",
     "guard",
@@ -143,5 +150,6 @@ __all__ = [
     "save_update",
     "split",
     "tampering",
+    "what_stops",
     "with_noise",
 ]

@@ -195,13 +195,15 @@ class Audit:
         """Number of samples whose membership the update shows wrongly: a fault of the test.
 
         A sample that fires a neuron in some step took part; one that fires none in any step left no
-        trace by which it could be recognised.
+        trace by which it could be recognised. A defence may take a trace away on purpose, so that
+        the test says "out" of a member: that is not counted.
         """
         if self.refuses_membership:
             return 0
         fires, found = self.exposure.grid.any(0), self.membership
         each = fires.view(-1, self.rows_per_sample)
-        return int((found.mask("out") & each.all(1) | found.mask("in") & ~each.any(1)).sum())
+        lost = found.mask("out") & each.all(1) & (not self.client.distorts)
+        return int((lost | found.mask("in") & ~each.any(1)).sum())
 
     @cached_property
     def leaked_tokens(self) -> dict[str, Tensor]:
@@ -273,6 +275,7 @@ class Audit:
             "reduction": self.update.reduction,
             "loss": self.loss.name,
             "noise": self.client.noise,
+            "defences": [str(defence) for defence in self.client.defences],
             "lr": self.client.lr,
             "momentum": self.client.momentum,
             "weight_decay": self.client.weight_decay,
@@ -427,6 +430,8 @@ def audit(
     # with. A difference of weights is rounded like weights.
     resolution = max(torch.finfo(update.dtype).eps, client.noise)
     needed = LIMITS.clear * LIMITS.rounding * max(resolution, peeling.weight_rounding)
+    if client.distorts:
+        needed = 1.0  # how much of a sample a defence leaves is not known
     labels = wanted if each == 1 else None
     scored = score(recovery, truth, labels, exposure=exposed, signals=strength, needed=needed)
     scored = explain(
@@ -484,6 +489,8 @@ def _why_without_tail(
     if steps > 1:
         return f"the update is the sum of the gradients of {steps} local steps"
     if not samples_weigh_alike(update, loss):
+        if not update.equal_weights and update.clients == 1:
+            return "samples have different weights in the update"
         return "samples of different clients have different weights in the sum"
     if not isinstance(loss, CrossEntropy):
         return f"{loss.name} has no class labels to tell"

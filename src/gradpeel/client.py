@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,10 @@ from gradpeel.checks import (
     count_not_finite,
 )
 from gradpeel.coercion import Samples, Targets, as_labelled_samples
+from gradpeel.defences.checking import as_defences
+from gradpeel.defences.clipping import UpdateClipping
+from gradpeel.defences.defence import Defence, Sending
+from gradpeel.defences.per_example import PerExampleClipping
 from gradpeel.errors import InputError
 from gradpeel.gradients import batch_gradients
 from gradpeel.inputs import NetworkInput, cast_inputs
@@ -59,6 +63,9 @@ class Client:
         dtype: the dtype in which it computes; None for the model's own.
         noise: standard deviation of Gaussian noise on each gradient tensor of the update, as a
             multiple of the standard deviation of that tensor's values; see `gradpeel.with_noise`.
+        defences: what it does to the update before it sends it, one after the other, see
+            `gradpeel.defences`; a function from an update to an update counts too. Per-example
+            clipping comes first, because it happens in every step.
         lr: the learning rate of its SGD. Without one it sends the gradient of its batch (FedSGD);
             with one it trains locally and sends the difference of weights (FedAvg).
         momentum: of its SGD, from 0 to below 1.
@@ -84,6 +91,7 @@ class Client:
     reduction: Reduction = "mean"
     dtype: torch.dtype | None = None
     noise: float = 0.0
+    defences: Sequence[Defence | Callable[[Update], Update]] = ()
     lr: float | None = None
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -99,6 +107,7 @@ class Client:
         if self.dtype is not None and self.dtype not in DTYPES:
             raise InputError(f"dtype={self.dtype}: expected float64, float32, bfloat16 or float16")
         check_at_least_0("noise", self.noise)
+        object.__setattr__(self, "defences", as_defences(self.defences))
         # Its settings have the same rules.
         LocalTraining(self.lr, momentum=self.momentum, weight_decay=self.weight_decay)
         for name in ("local_steps", "local_epochs", "local_batch_size"):
@@ -114,6 +123,17 @@ class Client:
             if getattr(self, name):
                 rule = "only a client with a learning rate (lr) trains locally"
                 raise InputError(f"{name}={getattr(self, name)}: {rule}")
+
+    @property
+    def clipping(self) -> PerExampleClipping | None:
+        """How it clips the gradient of each sample, if it does."""
+        first = self.defences[0] if self.defences else None
+        return first if isinstance(first, PerExampleClipping) else None
+
+    @property
+    def distorts(self) -> bool:
+        """Whether a defence does more to an update than to scale it."""
+        return any(not isinstance(one, UpdateClipping) for one in self.defences)
 
     def count_steps(self, batch_size: int) -> int:
         """How many local steps it takes on a number of samples; 1 for the gradient of a batch."""
@@ -195,12 +215,28 @@ def local_update(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         if client.lr is None:
-            found = batch_gradients(worker, taken, wanted, as_loss(client.loss), client.reduction)
+            found = _gradients(worker, taken, wanted, client, torch.Generator().manual_seed(seed))
             watch(worker, torch.arange(len(taken)))
             update = Update(found, len(taken), client.reduction)
         else:
             update = _train(worker, taken, wanted, client, lr=client.lr, seed=seed, watch=watch)
-    return with_noise(update, client.noise, seed=seed) if client.noise else update
+    if client.noise:
+        update = with_noise(update, client.noise, seed=seed)
+    received = copy.deepcopy(model).to(dtype) if client.defences else model
+    sending = Sending(received, taken, wanted, client, seed)
+    for defence in as_defences(client.defences):
+        update = defence.apply(update, sending)
+    return update
+
+
+def _gradients(
+    worker: nn.Module, x: NetworkInput, y: Tensor, client: Client, source: torch.Generator
+) -> dict[str, Tensor]:
+    """The gradient of a batch, clipped sample by sample if the client does that."""
+    loss, clipping = as_loss(client.loss), client.clipping
+    if clipping is None:
+        return batch_gradients(worker, x, y, loss, client.reduction)
+    return clipping.gradients(worker, x, y, loss, client.reduction, source=source)
 
 
 def _train(
@@ -219,15 +255,10 @@ def _train(
     sgd = torch.optim.SGD(
         named.values(), lr=lr, momentum=client.momentum, weight_decay=client.weight_decay
     )
-    steps = client.count_steps(len(x))
+    steps, source = client.count_steps(len(x)), torch.Generator().manual_seed(seed)
     for step, chosen in enumerate(_choose(client, len(x), seed), start=1):
-        found = batch_gradients(
-            worker,
-            x[chosen.to(x.device)],
-            y[chosen.to(y.device)],
-            as_loss(client.loss),
-            client.reduction,
-        )
+        mine = x[chosen.to(x.device)], y[chosen.to(y.device)]
+        found = _gradients(worker, *mine, client, source)
         watch(worker, chosen)
         for name, parameter in named.items():
             parameter.grad = found[name]

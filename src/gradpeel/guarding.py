@@ -106,7 +106,7 @@ class Guarded:
         kept: share of the layer's gradient that is left, by its square.
         nearest: least distance of any candidate from a sample, relative to that between two
             samples; infinite if there are no candidates.
-        after: what the decoder makes of `update`.
+        after: what the decoder makes of `update`; None if that was not checked.
         effort: how long the row cascade searched in it; 0 for peeling alone.
     """
 
@@ -119,7 +119,7 @@ class Guarded:
     neurons: int
     kept: float
     nearest: float
-    after: Reading
+    after: Reading | None
     effort: float
 
     @property
@@ -133,7 +133,9 @@ class Guarded:
 
         Only what was tried counts: rows are missing if the row cascade did not run.
         """
-        found = []
+        found: list[str] = []
+        if self.after is None:
+            return ()
         if not self.after.readable:
             found.append("peeling")
             if self.effort:
@@ -146,18 +148,20 @@ class Guarded:
     def leaves(self) -> tuple[str, ...]:
         """What is still there, in sentences."""
         found = []
-        if self.after.readable:
+        if self.after is None:
+            found.append("The decoder was not run on it.")
+        elif self.after.readable:
             found.append(f"{self.after.readable} samples can still be read.")
-        if self.after.members:
+        if self.after is not None and self.after.members:
             found.append(f"{self.after.members} samples are still shown to have taken part.")
-        if not self.effort:
+        if self.after is not None and not self.effort:
             found.append("The row cascade was not tried (effort 0).")
         if self.is_withheld:
             found.append(f"The gradient of layer {self.layer!r} is withheld: it does not train.")
         elif self.rank_before:
             found.append(
-                f"The update still holds {self.rank} mixtures of all samples; the candidate nearest "
-                f"to a sample is {self.nearest:.2f} of the distance between two samples away."
+                f"The update still holds {self.rank} mixtures of all samples. The nearest that a "
+                f"candidate comes to a sample is {self.nearest:.2f} of the distance between two."
             )
         found.append("The gradients of other layers are sent as they were, labels among them.")
         return tuple(found)
@@ -207,6 +211,7 @@ def guard(
     client: Client = Client(),  # noqa: B008 - immutable
     attacker: Attacker = Attacker(),  # noqa: B008 - immutable
     apart: float = APART,
+    check: bool = True,
     seed: int = 0,
 ) -> Guarded:
     """Change an update so that our strongest decoder reads nothing of the batch behind it.
@@ -221,12 +226,14 @@ def guard(
         y: their labels or targets; needed where there is no `update`.
         update: what the client is about to send, with any other protection applied; None for what
             `client` would send.
-        client: how the client trains; its loss is what the decoder is told.
+        client: how the client trains; the decoder knows its loss.
         attacker: what the server is taken to know when the result is checked. Its design does not
             matter: the model is what it made of it. With effort=0 only peeling is tried, which is
             fast; the row cascade takes its full time to find nothing.
         apart: how far, relative to the distance between two samples, every candidate must be from
             every sample.
+        check: run the decoder on the result, and lower the rank further while it reads anything;
+            otherwise `apart` alone decides, which is fast enough for every step of a training.
         seed: of what is random in `client`.
 
     Returns:
@@ -254,10 +261,11 @@ def guard(
         # Once there is nothing left to lower, what is masked is masked.
         if rank > 1 and int(masked.sum()) > MOST_MASKED * matrix.neurons:
             continue
-        guarded = matrix.guarded(low, rank, masked, batch)
-        if not guarded.after.readable and not guarded.after.false:
+        guarded = matrix.guarded(low, rank, masked, batch, check=check)
+        if guarded.after is None or not (guarded.after.readable or guarded.after.false):
             return guarded
-    return matrix.guarded(torch.zeros_like(matrix.values), 0, matrix.live, batch)
+    nothing = torch.zeros_like(matrix.values)
+    return matrix.guarded(nothing, 0, matrix.live, batch, check=check)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +287,8 @@ class _Batch:
         low = true.amin(0)
         scaled = (true - low) / ranges
         unit = typical_distance(scaled) * true.shape[1] ** 0.5
-        return torch.cdist((candidates - low) / ranges, scaled).amin(1) / unit
+        nearest: Tensor = torch.cdist((candidates - low) / ranges, scaled).amin(1) / unit
+        return nearest
 
     def read(self, update: Update) -> Reading:
         """Decode an update and compare what comes back with the batch."""
@@ -387,7 +396,9 @@ class _Matrix:
         low[masked] = 0.0
         return low, masked
 
-    def guarded(self, low: Tensor, rank: int, masked: Tensor, batch: _Batch) -> Guarded:
+    def guarded(
+        self, low: Tensor, rank: int, masked: Tensor, batch: _Batch, *, check: bool
+    ) -> Guarded:
         """The update with another matrix, decoded."""
         update = self._changed(low)
         whole, gone = float(self.values.norm()), float((self.values - low).norm())
@@ -402,7 +413,7 @@ class _Matrix:
             neurons=self.neurons,
             kept=1.0 - (gone / whole) ** 2 if whole else 1.0,
             nearest=float(near.min()) if len(near) else math.inf,
-            after=batch.read(update),
+            after=batch.read(update) if check else None,
             effort=batch.attacker.effort,
         )
 

@@ -124,7 +124,9 @@ def simulate_round(
         update=updates[0] if len(updates) == 1 else aggregate(updates, aggregation.weighting),
         exposure=Exposure.of(grid, copies),
         contributions=Contributions(
-            torch.cat(added, dim=1), torch.cat([found.margins for found in each])
+            # What clipping left of each sample is not followed.
+            torch.cat(added, dim=1) * (torch.nan if client.clipping else 1.0),
+            torch.cat([found.margins for found in each]),
         ),
         owners=owners,
         rows=rows,

@@ -28,6 +28,7 @@ OTHER: dict[str, Any] = {
     "tail": (32,),
     "dtype": "float32",
     "noise": 1e-6,
+    "defence": "clip:1",
     "effort": 1.0,
     "lr": 0.1,
     "momentum": 0.9,

@@ -46,6 +46,7 @@ from gradpeel.cli.network_options import (
 from gradpeel.cli.output import announce, private_directory, to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.training_options import (
+    Defences,
     LocalBatchSize,
     LocalEpochs,
     LocalSteps,
@@ -55,12 +56,17 @@ from gradpeel.cli.training_options import (
     WeightDecay,
 )
 from gradpeel.cli.variations import QUICK, SECONDS
+from gradpeel.defences.options import NONE, parse
 from gradpeel.designs.options import DesignName, DesignOptions
 from gradpeel.errors import InputError
 
 __all__ = ["audit_command"]
 
 OUTPUT = "Output"
+STOPPING_SECONDS = 120
+"""As `gradpeel.stopping.SECONDS`, which torch would have to be imported for."""
+MORE = 8
+"""Times the batch that defences by larger numbers need."""
 
 
 def audit_command(
@@ -112,6 +118,7 @@ def audit_command(
     tail: TailWidths = None,
     dtype: Dtype = None,
     noise: Noise = 0.0,
+    defences: Defences = NONE,
     loss: LossChoice = LossName.CROSS_ENTROPY,
     label_smoothing: LabelSmoothing = 0.0,
     reduction: Reduction = ReductionName.MEAN,
@@ -199,6 +206,15 @@ def audit_command(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    stops: Annotated[
+        bool,
+        typer.Option(
+            "--what-stops",
+            help="Also audit under one defence after the other, and show the weakest setting of "
+            f"each that ends recovery; gives up after {STOPPING_SECONDS:g} seconds.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     show: Annotated[
         bool,
         typer.Option(
@@ -226,6 +242,7 @@ def audit_command(
     gradpeel audit --data mnist --data-dir downloads --batch-size 64
     gradpeel audit --data digits --lr 0.01 --local-steps 5 --local-batch-size 16
     gradpeel audit --data digits --clients 4 --batch-size 32
+    gradpeel audit --data digits --defence guard --design soliton-data
     gradpeel audit --data people.csv --model mymodule:make_model --repeats 10
     gradpeel audit --data mnist --checkpoints 'run/step-*.safetensors'
     gradpeel audit --data digits --batch-size 16 --tail 400 --layer 3 --invert
@@ -238,10 +255,7 @@ def audit_command(
     stated = {name: context.params[name] for name in NEW_NETWORK if is_given(context, name)}
     network = NetworkOptions(model, checkpoint, checkpoints, widths, options.network_init, stated)
     several = repeats > 1 or checkpoints is not None
-    if with_others and several:
-        raise InputError(
-            "compare: only a single audit is compared: expected neither repeats nor checkpoints"
-        )
+    _check_single(several, compared=bool(with_others), stopped=stops)
     computes_in = dtype or (None if network.is_own else DtypeName.FLOAT64)
     if several or (out is None and not show):
         with_others = bool(with_others)
@@ -261,7 +275,7 @@ def audit_command(
             scaling.value,
             data_dir=data_dir,
             image_size=image_size,
-            limit=clients * batch_size * (1 if with_others is False else 2) if is_prefix else None,
+            limit=_most(stops, with_others) * clients * batch_size if is_prefix else None,
             label_column=label_column,
             channels_first=channels_first,
         )
@@ -278,6 +292,7 @@ def audit_command(
             reduction=reduction.value,
             dtype=None if computes_in is None else getattr(torch, computes_in),
             noise=noise,
+            defences=parse(defences),
             lr=lr,
             momentum=momentum,
             weight_decay=weight_decay,
@@ -313,6 +328,7 @@ def audit_command(
         result, compared = (
             run.single(compared=with_others) if repeated is None else (repeated.worst, {})
         )
+        stopping = run.what_stops(result) if stops else ()
         inversion = None
         # Recovered samples are inputs already.
         if invert and result.recovery.space == "features":
@@ -337,6 +353,7 @@ def audit_command(
             samples,
             network.origin,
             inversion,
+            stopping,
         )
         if folder is not None:
             finished.write(folder)
@@ -351,3 +368,19 @@ def audit_command(
         webbrowser.open((out / "report.html").absolute().as_uri())
     elif show:
         finished.page().open()
+
+
+def _check_single(several: bool, *, compared: bool, stopped: bool) -> None:
+    """Refuse what is done with a single audit alone."""
+    rule = "expected neither repeats nor checkpoints"
+    if several and compared:
+        raise InputError(f"compare: only a single audit is compared: {rule}")
+    if several and stopped:
+        raise InputError(f"what_stops: defences are tried on a single audit: {rule}")
+
+
+def _most(stopped: bool, compared: bool | None) -> int:
+    """How many times the samples of the batch may be needed."""
+    if stopped:
+        return MORE
+    return 1 if compared is False else 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gradpeel.designs import Design
     from gradpeel.inversion import Inversion
     from gradpeel.reporting.page import Document, Report
+    from gradpeel.stopping import Trial
 
 __all__ = ["WORST", "Finished", "design_settings"]
 
@@ -40,6 +41,7 @@ class Finished:
         command: the command that repeats it.
         samples: whether to show samples.
         weights: where the network's weights come from.
+        stopping: defences that were tried, if that was asked for.
         inversion: inputs that were reconstructed from feature vectors of the result, if asked for.
     """
 
@@ -52,6 +54,7 @@ class Finished:
     samples: bool
     weights: str
     inversion: Inversion | None = None
+    stopping: Sequence[Trial] = ()
 
     @property
     def numbers(self) -> dict[str, object]:
@@ -69,7 +72,9 @@ class Finished:
         if self.repeated is not None:
             return spread_summary(self.repeated, data=self.dataset.name)
         found = summary(self.result, data=self.dataset.name, inversion=self.inversion)
-        return Group(found, Text(described(self.compared))) if self.compared else found
+        more = [described(self.compared)] if self.compared else []
+        more += ["What would stop this?", *map(str, self.stopping)] if self.stopping else []
+        return Group(found, *map(Text, more)) if more else found
 
     def page(self, *, beside: str = "") -> Document:
         """What the browser shows.
@@ -108,6 +113,7 @@ class Finished:
             compared=self.compared,
             inversion=self.inversion,
             weights=self.weights,
+            stopping=self.stopping,
         )
 
     def _write_audit(self, folder: Path) -> None:

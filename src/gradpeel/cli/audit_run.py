@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradpeel.datasets import Batch, Dataset
     from gradpeel.designs.options import DesignOptions
     from gradpeel.inversion import Inversion
+    from gradpeel.stopping import Stopping
 
 __all__ = ["AuditRun"]
 
@@ -77,6 +78,16 @@ class AuditRun:
         changed = variations(dtype, self.client.noise, self.batch_size, most=most)
         run = partial(self._changed, network)
         return result, compare(changed, run, asked=compared, took=result.seconds)
+
+    def what_stops(self, result: Audit) -> Stopping:
+        """Try defences on an audit, for a limited time."""
+        from gradpeel.stopping import TIMES, what_stops  # noqa: PLC0415
+
+        most = min(len(self.dataset.x_train) // self.clients, max(TIMES) * self.batch_size)
+        batch = self._draw(most)
+        more = batch.x.to(result.x.dtype), self._targets(batch)
+        with watch(None, quiet=self.quiet, title="defences"):
+            return what_stops(result, more=more)
 
     def check_can_invert(self) -> None:
         """Make sure that inputs can be reconstructed, before an audit takes its time.

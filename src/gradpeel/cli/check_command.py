@@ -53,6 +53,7 @@ from gradpeel.cli.one_line import REFUSED
 from gradpeel.cli.output import to_json
 from gradpeel.cli.parsing import parse_pair, parse_sizes
 from gradpeel.cli.training_options import (
+    Defences,
     LocalBatchSize,
     LocalEpochs,
     LocalSteps,
@@ -61,6 +62,7 @@ from gradpeel.cli.training_options import (
     Noise,
     WeightDecay,
 )
+from gradpeel.defences.options import NONE, parse
 from gradpeel.designs.options import DesignName, DesignOptions
 from gradpeel.errors import GradpeelError, InputError
 
@@ -111,6 +113,7 @@ def check_command(
     tail: TailWidths = None,
     dtype: Dtype = None,
     noise: Noise = 0.0,
+    defences: Defences = NONE,
     loss: LossChoice = LossName.CROSS_ENTROPY,
     label_smoothing: LabelSmoothing = 0.0,
     reduction: Reduction = ReductionName.MEAN,
@@ -233,6 +236,7 @@ def check_command(
             reduction=reduction.value,
             dtype=None if computes_in is None else getattr(torch, computes_in),
             noise=noise,
+            defences=parse(defences),
             lr=lr,
             momentum=momentum,
             weight_decay=weight_decay,

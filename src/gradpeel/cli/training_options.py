@@ -1,4 +1,4 @@
-"""Options of a client that trains locally or adds noise, as every command names them."""
+"""Options of a client that trains locally or defends itself, as every command names them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from gradpeel.cli.data_options import ROUND
 
 __all__ = [
+    "Defences",
     "LocalBatchSize",
     "LocalEpochs",
     "LocalSteps",
@@ -61,6 +62,18 @@ Noise = Annotated[
     float,
     typer.Option(
         help="Standard deviation of noise on the update, relative to that of each gradient.",
+        rich_help_panel=ROUND,
+    ),
+]
+Defences = Annotated[
+    str,
+    typer.Option(
+        "--defences",
+        "--defence",
+        metavar="NAME:VALUE",
+        help="What the client does to its update before it sends it: clip:1, dp:1,0.5 (clip "
+        "every sample's gradient, add noise), noise:0.01, relative-noise:0.01, top-k:0.1, "
+        "sign, int8, float16, bfloat16, guard, or several joined by +.",
         rich_help_panel=ROUND,
     ),
 ]

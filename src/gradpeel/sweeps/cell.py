@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from gradpeel.client import Client
+from gradpeel.defences.options import NONE, parse
 from gradpeel.designs import DesignName, DesignOptions, InitName, WeightsName
 
 __all__ = ["Cell"]
@@ -44,6 +45,7 @@ class Cell:
         tail: widths of further hidden layers.
         dtype: the dtype in which the client computes.
         noise: standard deviation of noise on the update, relative to each gradient's own.
+        defence: what the client does to its update, as `gradpeel.defences.parse` reads it.
         lr: learning rate of local training; None for the gradient of one batch (FedSGD).
         momentum: of local training.
         weight_decay: of local training.
@@ -69,6 +71,7 @@ class Cell:
     tail: tuple[int, ...] = ()
     dtype: str = "float64"
     noise: float = 0.0
+    defence: str = NONE
     lr: float | None = None
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -93,7 +96,11 @@ class Cell:
     @property
     def key(self) -> str:
         """A hash of the settings, the same on every machine."""
-        text = json.dumps(self.settings, sort_keys=True)
+        known = self.settings
+        if self.defence == NONE:
+            # Cells that were measured before there were defences keep their keys.
+            del known["defence"]
+        text = json.dumps(known, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
 
     @property
@@ -113,6 +120,7 @@ class Cell:
         return Client(
             dtype=getattr(torch, self.dtype),
             noise=self.noise,
+            defences=parse(self.defence),
             lr=self.lr,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
@@ -152,6 +160,8 @@ class Cell:
             parts.append(self.dtype)
         if self.noise:
             parts.append(f"noise {self.noise:g}")
+        if self.defence != NONE:
+            parts.append(self.defence)
         parts += [f"{name.replace('_', ' ')} {value:g}" for name, value in self.training.items()]
         if self.effort not in {0.0, 1.0}:
             parts.append(f"effort {self.effort:g}")

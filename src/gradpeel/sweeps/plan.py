@@ -1,9 +1,9 @@
 r"""A plan: which audits a sweep runs.
 
 It names data sets, designs, weight constructions, batch sizes, clients, widths of the target,
-tails, dtypes, noise, local training, effort and seeds; the cells are all their combinations.
-Mistakes in a plan are found when it is made or, if the data is needed to find them, before the
-first cell runs.
+tails, dtypes, noise, defences, local training, effort and seeds; the cells are all their
+combinations. Mistakes in a plan are found when it is made or, if the data is needed to find them,
+before the first cell runs.
 
 Example:
     >>> plan = Plan(datasets=["digits"], designs=["passive", "soliton-data"], batch_sizes=[64, 128])
@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from gradpeel.checks import DTYPES
 from gradpeel.datasets import Dataset
+from gradpeel.defences.options import NONE, parse, spell
 from gradpeel.designs import (
     DesignName,
     DesignOptions,
@@ -64,6 +65,8 @@ class Plan:
         tails: what follows the target, each a list of widths of further hidden layers.
         dtypes: the dtypes in which the client computes.
         noises: standard deviations of noise on the update, relative to each gradient's own.
+        defences: what clients do to their updates, such as "clip:1+noise:0.01"; see
+            `gradpeel.defences.parse`.
         lrs: learning rates of local training; 0 for none, the gradient of one batch (FedSGD).
         local_steps: numbers of local steps.
         local_epochs: how often the client goes through its data, instead of numbers of steps; once
@@ -95,6 +98,7 @@ class Plan:
     tails: Sequence[Sequence[int]] = ((),)
     dtypes: Sequence[str] = ("float64",)
     noises: Sequence[float] = (0.0,)
+    defences: Sequence[str] = (NONE,)
     lrs: Sequence[float] = (0.0,)
     local_steps: Sequence[int] | None = None
     local_epochs: Sequence[int] | None = None
@@ -122,6 +126,7 @@ class Plan:
         self._set("tails", tuple(tuple(tail) for tail in self._list("tails", _is_tail, rule)))
         for key in ("noises", "lrs", "efforts"):
             self._set(key, self._list(key, _is_size, "finite numbers of at least 0"))
+        self._set("defences", self._spelt_defences())
         self._set("seeds", self._spelt_out_seeds())
         self._check_local_training()
         self._check_size()
@@ -142,6 +147,7 @@ class Plan:
                 tail=tuple(tail),
                 dtype=dtype,
                 noise=float(noise) + 0.0,  # -0.0 is the same noise as 0.0
+                defence=defence,
                 **local,
                 effort=float(effort) + 0.0,
                 batch_size=size,
@@ -149,7 +155,7 @@ class Plan:
                 shuffle=self.shuffle,
                 seed=seed,
             )
-            for dataset, options, neurons, tail, dtype, noise, local, effort, (
+            for dataset, options, neurons, tail, dtype, (noise, defence), local, effort, (
                 clients,
                 size,
             ), seed in product(
@@ -158,7 +164,7 @@ class Plan:
                 self.neurons,
                 self.tails,
                 self.dtypes,
-                self.noises,
+                list(product(self.noises, self.defences)),
                 self._local_trainings(),
                 self.efforts,
                 list(product(self.clients, self.batch_sizes)),
@@ -239,6 +245,16 @@ class Plan:
             except InputError:
                 raise self.blame(key, getattr(self, key), rule) from None
 
+    def _spelt_defences(self) -> tuple[str, ...]:
+        """The defences as cells have them: one spelling for each."""
+        found = []
+        for text in self._texts("defences", None):
+            try:
+                found.append(spell(parse(text)))
+            except InputError as error:
+                raise self.blame("defences", text, str(error)) from None
+        return tuple(dict.fromkeys(found))
+
     def _spelt_out_seeds(self) -> tuple[int, ...]:
         if _is_positive(self.seeds) and self.seeds <= MOST_CELLS:  # type: ignore[operator]
             return tuple(range(int(self.seeds)))  # type: ignore[arg-type]
@@ -252,6 +268,7 @@ class Plan:
             self.tails,
             self.dtypes,
             self.noises,
+            self.defences,
             self.lrs,
             self.efforts,
             self.seeds,

@@ -41,8 +41,8 @@ def drop(*path: str | int) -> Callable[[Values], None]:
 
 
 TABLE = [
-    (at("version", to=1), "version=1: expected 4, the"),
-    (drop("version"), "version=None: expected 4"),
+    (at("version", to=1), "version=1: expected 5, the"),
+    (drop("version"), "version=None: expected 5"),
     (drop("story"), "page.story: missing"),
     (drop("story", "verdict"), "page.story.verdict: missing"),
     (at("extra", to=1), "page.'extra': unknown"),
@@ -127,7 +127,7 @@ def test_what_breaks_a_rule_is_told(
         (b"\xff\xfe", "not UTF-8"),
         (b"[]", "page: expected an object"),
         (b"null", "page: expected an object"),
-        (b'{"version": NaN}', "version=nan: expected 4"),
+        (b'{"version": NaN}', "version=nan: expected 5"),
         (b"9" * 5000, "not JSON"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -17,13 +17,22 @@ from gradpeel.inversion import Inversion
 from gradpeel.reporting.images import as_pictures
 from gradpeel.reporting.matching import evenly, rounds_of
 from gradpeel.reporting.page.cascade import cascade_of
-from gradpeel.reporting.page.payload import VERSION, Fact, Mosaic, Payload, Risk, Variation
+from gradpeel.reporting.page.payload import (
+    VERSION,
+    Fact,
+    Mosaic,
+    Payload,
+    Remedy,
+    Risk,
+    Variation,
+)
 from gradpeel.reporting.page.rebuilt import leaked_of, reconstructions_of
 from gradpeel.reporting.page.sample_rows import Pictures, feature_names, sample_rows
 from gradpeel.reporting.page.setting import hashes_of, setting_of
 from gradpeel.reporting.page.story import story_of
 from gradpeel.reporting.tally import tally
 from gradpeel.reporting.words import printable
+from gradpeel.stopping import Trial
 
 __all__ = ["gather"]
 
@@ -42,6 +51,7 @@ def gather(
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
     weights: str = "",
+    stopping: Sequence[Trial] = (),
 ) -> Payload:
     """Everything the page of an audit shows.
 
@@ -55,6 +65,7 @@ def gather(
             that was not finished.
         inversion: the inputs that the audit reconstructed, where it did.
         weights: where the network's weights come from, where that is known.
+        stopping: defences that were tried, see `gradpeel.what_stops`.
     """
     listed = evenly(0, audit.score.batch_size - 1, MOST_SAMPLES)
     pictures = Pictures.of(audit, listed)
@@ -73,6 +84,17 @@ def gather(
             if other is None
             else Variation(printable(name), other.score.read, other.score.batch_size)
             for name, other in compared.items()
+        ),
+        remedies=tuple(
+            Remedy(
+                one.defence,
+                printable(one.setting),
+                one.stops,
+                one.verdict,
+                one.members,
+                one.cost,
+            )
+            for one in stopping
         ),
         space=audit.recovery.space,
         layer=printable(audit.recovery.layer, 80),

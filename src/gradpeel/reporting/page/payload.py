@@ -32,7 +32,7 @@ __all__ = [
     "Variation",
 ]
 
-VERSION = 4
+VERSION = 5
 """Of the file format; a page is regenerated from this one only."""
 
 
@@ -327,6 +327,27 @@ class Variation:
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """A defence that was tried on this audit.
+
+    Attributes:
+        defence: what it is.
+        setting: the weakest setting that stopped the attack, or else the strongest that was tried.
+        stops: whether it stopped the attack; None if that was not finished.
+        verdict: what it showed, in words.
+        members: samples shown to have taken part; None if that is unknown.
+        cost: what it costs, in words.
+    """
+
+    defence: str
+    setting: str
+    stops: bool | None
+    verdict: str
+    members: int | None
+    cost: str
+
+
+@dataclass(frozen=True)
 class Payload:
     """The page of one audit.
 
@@ -339,6 +360,7 @@ class Payload:
         command: the command that repeats the audit; empty where there is none.
         hashes: SHA-256 of model and update.
         variations: the same audit with one thing changed, where that was run or at least begun.
+        remedies: defences that were tried, where that was asked for.
         space: "input" if recovered samples are inputs; "features" if they are feature vectors.
         layer: name of the layer that was read.
         batch_size: samples in the batch.
@@ -366,6 +388,7 @@ class Payload:
     command: str
     hashes: tuple[Fact, ...]
     variations: tuple[Variation, ...]
+    remedies: tuple[Remedy, ...]
     space: str
     layer: str
     batch_size: int

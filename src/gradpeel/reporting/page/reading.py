@@ -180,6 +180,9 @@ def _check(payload: Payload) -> None:
         else:
             is_share = 0 <= read <= size and size >= 1
         _expect(is_share, f"page.variations[{place}]", "0 to all samples of a batch")
+    for place, remedy in enumerate(payload.remedies):
+        known = [] if remedy.members is None else [remedy.members]
+        _within(known, LARGEST_INTEGER, f"page.remedies[{place}].members")
     _expect(sum(counts) == payload.batch_size, "page.tally", "every sample counted once")
     _check_pictures(payload.pictures, "page.pictures")
     _check_samples(payload)

@@ -17,7 +17,16 @@ __all__ = ["render"]
 
 ENDS = 6
 """Samples shown at either end of the scale of atypicality."""
-WORDS = ("story", "risk", "setting", "hashes", "variations", "reconstructions", "leaked")
+WORDS = (
+    "story",
+    "risk",
+    "setting",
+    "hashes",
+    "variations",
+    "remedies",
+    "reconstructions",
+    "leaked",
+)
 """What the scripts of the page do not need."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from gradpeel.reporting.page.payload import Payload
 from gradpeel.reporting.page.reading import read_payload
 from gradpeel.reporting.page.render import render
 from gradpeel.reporting.page.spread_page import SpreadReport
+from gradpeel.stopping import Trial
 
 __all__ = ["PAGE", "VALUES", "Report", "report"]
 
@@ -60,6 +61,7 @@ class Report(Document):
         compared: Mapping[str, Audit | None] = MappingProxyType({}),
         inversion: Inversion | None = None,
         weights: str = "",
+        stopping: Sequence[Trial] = (),
     ) -> Report:
         """Make the report of an audit; the arguments are those of `gradpeel.report`.
 
@@ -80,6 +82,7 @@ class Report(Document):
                 compared=compared,
                 inversion=inversion,
                 weights=weights,
+                stopping=stopping,
             )
         )
 
@@ -115,6 +118,7 @@ def report(
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
     weights: str = "",
+    stopping: Sequence[Trial] = (),
 ) -> Report: ...
 @overload
 def report(
@@ -133,6 +137,7 @@ def report(
     compared: Mapping[str, Audit | None] = MappingProxyType({}),
     inversion: Inversion | None = None,
     weights: str = "",
+    stopping: Sequence[Trial] = (),
 ) -> Report | SpreadReport:
     """Make the report of an audit: one page, to `save`, to `open`, or to look at in Jupyter.
 
@@ -150,6 +155,8 @@ def report(
         inversion: what `Audit.invert` reconstructed; the page then shows it beside the real inputs.
         weights: where the network's weights come from, such as "newly initialised" or "trained for
             20 rounds": an audit cannot know.
+        stopping: what `gradpeel.what_stops` found; the page then has a section "What would stop
+            this?".
 
     Raises:
         InputError: `audit` is not an audit, or `inversion` not one of it.
@@ -175,4 +182,5 @@ def report(
         compared=compared,
         inversion=inversion,
         weights=weights,
+        stopping=stopping,
     )

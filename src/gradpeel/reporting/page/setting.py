@@ -9,6 +9,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from gradpeel.audit import Audit
+from gradpeel.defences import spell
 from gradpeel.reporting.methods import spelled
 from gradpeel.reporting.rounds import local_training
 from gradpeel.reporting.sentences import weights
@@ -45,6 +46,7 @@ def setting_of(audit: Audit, origin: str = "") -> list[tuple[str, str]]:
         ("Data type", str(audit.update.dtype).removeprefix("torch.")),
         ("Local training", local_training(audit) or f"none, one gradient{each}"),
         ("Noise", f"{audit.client.noise:.2g}" if audit.client.noise else "none"),
+        *((("Defences", spell(audit.client.defences)),) if audit.client.defences else ()),
         ("Seed", str(audit.seed)),
     ]
 

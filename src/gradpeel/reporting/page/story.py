@@ -160,10 +160,12 @@ def _advice(audit: Audit) -> list[str]:
         is_input = audit.recovery.space == "input"
         how = "gradpeel audit --design soliton-data" if is_input else "SolitonData(auxiliary)"
         advice.append(f"Test a server that shapes {_layer(audit)}: `{how}`.")
-    if not audit.client.noise:
+    if audit.client.defences:
+        advice.append("The defence stopped this attack at this setting, or not: vary both.")
+    elif not audit.client.noise:
         advice.append(
-            "Measure a defence before you rely on it: noise (`--noise`), other batch sizes, other "
-            "layer widths."
+            "Measure a defence before you rely on it: noise or the guard (`--defence`), other "
+            "batch sizes; `--what-stops` tries several."
         )
     else:
         advice.append(
