@@ -125,7 +125,8 @@ def test_alike_samples_are_not_sent_as_their_mean() -> None:
     model, (x, y) = _network(), _batch(8)
     alike = x[:1] + 1e-6 * x
     guarded = gp.guard(model, alike, y, attacker=PEELING)
-    assert guarded.after is not None and not guarded.after.readable
+    assert guarded.after is not None
+    assert not guarded.after.readable
 
 
 def test_features_behind_convolutions_are_guarded_too() -> None:
@@ -149,7 +150,8 @@ def test_a_scaled_layer_is_guarded_as_it_is_read() -> None:
     x, y = _batch()
     assert gp.peel(model, gp.local_update(model, x, y), effort=0).samples.shape[0]
     after = gp.guard(model, x, y, attacker=PEELING).after
-    assert after is not None and not after.readable
+    assert after is not None
+    assert not after.readable
 
 
 @pytest.mark.parametrize("apart", [-0.1, 1.0, "0.2", float("nan")])
