@@ -40,7 +40,7 @@ from support import default_model, make_batch, make_model, truths_of
 
 KEYS = {
     "design", "weights", "batch_size", "neurons", "features", "seed", "dtype", "reduction", "loss",
-    "noise", "without_tail", "recovered", "recovery_rate", "peeling_bound", "baseline_rate",
+    "noise", "defences", "without_tail", "recovered", "recovery_rate", "peeling_bound", "baseline_rate",
     "label_accuracy", "false_certificates", "inexact_certificates", "repeats",
     "wrong_multiplicities", "error_estimates_hold", "rounds", "recovered_by_round",
     "recovered_by_rows",
@@ -480,7 +480,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     (lambda: audit(MODEL, torch.tensor(1.0), Y), "x of shape (): expected (batch, *sample_shape)"),
     (lambda: audit(MODEL, "x", Y), "x of type str: expected a tensor of numbers"),
     (lambda: audit(MODEL, X, None), "y=None: expected labels or targets"),
-    (lambda: audit(MODEL, X, Y[0]), "y of shape (): expected one entry for each of"),
+    (lambda: audit(MODEL, X, Y[0]), "y: shape (): expected one label for each of"),
     (
         lambda: audit(MODEL, X, Y, client=gp.Client(loss=None)),  # type: ignore[arg-type]
         "loss=None: expected a loss such as gradpeel.CrossEntropy() or torch.nn.Cross",

@@ -137,7 +137,7 @@ def as_labelled_samples(
     if taken.y is None:
         raise InputError(f"y=None: expected labels or targets: x of {type(x).__name__} has none")
     if taken.y.ndim == 0:
-        raise InputError(f"y of shape (): expected one entry for each of {len(taken.x)} samples")
+        raise InputError(f"y: shape (): expected one label for each of {len(taken.x)} samples")
     return taken.x, taken.y, taken.columns
 
 

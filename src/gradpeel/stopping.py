@@ -14,7 +14,7 @@ Example:
     >>> for trial in what_stops(found, tried=("float16", "guard")):
     ...     print(trial.setting, trial.stops)
     guard:0.2 True
-    float16 True
+    float16 False
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def test_open_shows_the_page(page: Report, tmp_path: Path, monkeypatch: pytest.M
     [
         (None, "no report.json: expected a directory that an audit wrote"),
         (b"{", "report.json: not JSON: expected what an audit wrote"),
-        (b"{}", "report.json: version=None: expected 4, the"),
+        (b"{}", "report.json: version=None: expected 5, the"),
     ],
 )
 def test_what_cannot_be_read_is_told_and_nothing_written(

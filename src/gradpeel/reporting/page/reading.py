@@ -79,7 +79,7 @@ def payload_from(values: object) -> Payload:
     Example:
         >>> payload_from({"version": 1})
         Traceback (most recent call last):
-        gradpeel.errors.InputError: version=1: expected 4, the version that this gradpeel reads
+        gradpeel.errors.InputError: version=1: expected 5, the version that this gradpeel reads
     """
     if isinstance(values, dict) and values.get("version") != VERSION:
         found = repr(values.get("version"))[:40]
