@@ -40,8 +40,8 @@ from support import default_model, make_batch, make_model, truths_of
 
 KEYS = {
     "design", "weights", "batch_size", "neurons", "features", "seed", "dtype", "reduction", "loss",
-    "noise", "defences", "without_tail", "recovered", "recovery_rate", "peeling_bound", "baseline_rate",
-    "label_accuracy", "false_certificates", "inexact_certificates", "repeats",
+    "noise", "defences", "without_tail", "recovered", "recovery_rate", "peeling_bound",
+    "baseline_rate", "label_accuracy", "false_certificates", "inexact_certificates", "repeats",
     "wrong_multiplicities", "error_estimates_hold", "rounds", "recovered_by_round",
     "recovered_by_rows",
     "batch_size_by_weight", "batch_size_stated", "batch_size_proven", "candidates_tested",
