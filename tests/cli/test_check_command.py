@@ -73,6 +73,15 @@ def test_the_network_of_an_audit_leaks_digits() -> None:
     assert run("check --data digits --batch-size 64 --max-readable 0.05").exit_code == 1
 
 
+def test_a_guarded_update_passes_and_nothing_is_listed_as_read() -> None:
+    said = run(f"{SMALL} --max-readable 0 --max-members 0 --defences guard")
+    assert said.exit_code == 0
+    assert "The budget holds. 0 of 16 records" in said.stdout
+    assert "What peeling reads" not in said.stdout
+    assert "What peeling reads of batch 1" in run(SMALL).stdout
+    assert "The budget" not in run(SMALL).stdout
+
+
 def test_a_fault_inside_is_not_taken_for_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("out of order")

@@ -39,16 +39,18 @@ def check_summary(checks: Checks, budget: Budget) -> RenderableType:
         budget: what was allowed.
     """
     breaches = checks.breaches(budget)
-    parts: list[RenderableType] = [_verdict(checks, checks.verdict(budget))]
+    parts: list[RenderableType] = [_verdict(checks, budget)]
     if breaches:
         listed = [Text(f"{sentence[0].upper()}{sentence[1:]}.") for sentence in breaches[:SHOWN]]
         if len(breaches) > SHOWN:
             listed.append(Text(f"And {len(breaches) - SHOWN:,} more."))
         parts += listed
     parts.append(headed("Batches", _batches(checks)))
-    if any(checks.worst.sources):
+    peeled = _peeled(checks.worst)
+    if peeled:
         number = checks.checks.index(checks.worst) + 1
-        parts.append(headed(f"What peeling reads of batch {number}", _records(checks.worst)))
+        listing = _records(checks.worst, peeled)
+        parts.append(headed(f"What peeling reads of batch {number}", listing))
     parts.append(
         Text(
             "Readable means that a server could read the record, with or without proof. What this "
@@ -60,7 +62,8 @@ def check_summary(checks: Checks, budget: Budget) -> RenderableType:
     return panel("gradpeel check", parts)
 
 
-def _verdict(checks: Checks, verdict: Verdict) -> Text:
+def _verdict(checks: Checks, budget: Budget) -> Text:
+    verdict = checks.verdict(budget)
     records = counted(checks.records, "record")
     can = "can be read" if checks.worst.decoded else "would be read by peeling"
     said = f"{checks.readable:,} of {records} in {counted(len(checks), 'update')} {can}."
@@ -70,11 +73,13 @@ def _verdict(checks: Checks, verdict: Verdict) -> Text:
         return Text(f"The budget does not hold. {said}", style="bold red")
     if verdict is Verdict.UNKNOWN:
         return Text(f"This cannot tell whether the budget holds. {said}", style="bold yellow")
+    if budget != Budget(max_readable=1.0):  # which is none
+        said = f"The budget holds. {said}"
     return Text(said, style="bold red" if checks.readable else "bold")
 
 
 def _batches(checks: Checks) -> Table:
-    table = Table("batch", "records", "readable", "", "reached by peeling", "took part", box=None)
+    table = Table("batch", "records", "readable", "", "peeling bound", "took part", box=None)
     for number, each in enumerate(checks, start=1):
         table.add_row(
             f"{number}",
@@ -87,10 +92,15 @@ def _batches(checks: Checks) -> Table:
     return table
 
 
-def _records(check: Check) -> Table:
+def _peeled(check: Check) -> list[int]:
+    """Records that peeling reads, in its order; a defence may leave none of what it could reach."""
+    reached = [i for i, neurons in enumerate(check.sources) if neurons and bool(check.read[i])]
+    return sorted(reached, key=lambda i: (int(check.rounds[i]), i))
+
+
+def _records(check: Check, reached: list[int]) -> Table:
     table = Table("record", "round", "through neurons", box=None)
-    reached = [i for i, neurons in enumerate(check.sources) if neurons]
-    for i in sorted(reached, key=lambda i: (int(check.rounds[i]), i))[:SHOWN]:
+    for i in reached[:SHOWN]:
         neurons = check.sources[i]
         more = f" and {len(neurons) - NEURONS:,} more" if len(neurons) > NEURONS else ""
         named = ", ".join(map(str, neurons[:NEURONS]))
