@@ -31,6 +31,9 @@ from gradpeel.datasets.standard import STANDARD
 EFFORT = 0.5
 """Of the row cascade: half of the usual patience, since it is in vain where too much changes."""
 
+SAMPLES = 5000
+"""Of each data set to draw batches from; standardising all of them takes longer than an audit."""
+
 EDGES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 1.0)
 """Shares of activations that flip, between which the summary takes means."""
 
@@ -106,15 +109,16 @@ class Row(rows.Row):
 def cells() -> Iterator[Cell]:
     """All data sets in turn, each time in other combinations."""
     count = len(COMBINATIONS)
-    # Both steps have no factor in common with the number of combinations.
     for turn in range(count):
         for place, dataset in enumerate(STANDARD):
-            yield replace(COMBINATIONS[(7 * turn + 11 * place) % count], dataset=dataset)
+            # In steps of 7 a data set meets half of the combinations, and then the others.
+            step = 7 * (len(STANDARD) * turn + place) + turn // (count // 2)
+            yield replace(COMBINATIONS[step % count], dataset=dataset)
 
 
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Run one audit."""
-    audit = rows.decode(cell, TRAININGS[cell.setting], data_dir, effort=EFFORT)
+    audit = rows.decode(cell, TRAININGS[cell.setting], data_dir, effort=EFFORT, most=SAMPLES)
     flips, hidden = changes(audit)
     return Row(**asdict(rows.row_of(cell, audit)), flips=flips, hidden=hidden)
 

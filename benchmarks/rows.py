@@ -113,14 +113,14 @@ def _trained(model: nn.Module, x: Tensor, y: Tensor, *, steps: int) -> None:
 
 
 @cache
-def load_samples(path: Path, scaling: str) -> tuple[Tensor, Tensor, int]:
-    """Training samples (n, features), their labels, and the number of classes."""
+def load_samples(path: Path, scaling: str, most: int | None = None) -> tuple[Tensor, Tensor, int]:
+    """Training samples (n, features), all or the first ones, their labels, and the classes."""
     dataset = load_cached(path)
-    x = torch.as_tensor(np.asarray(dataset.x_train), dtype=torch.float64).flatten(1)
+    x = torch.as_tensor(np.asarray(dataset.x_train[:most]), dtype=torch.float64).flatten(1)
     if scaling == "standardised":
         # Pixels that hardly ever change are not blown up.
         x = (x - x.mean(0)) / (x.std(0) + 0.1 * x.std())
-    return x, torch.as_tensor(np.asarray(dataset.y_train)), dataset.classes
+    return x, torch.as_tensor(np.asarray(dataset.y_train[:most])), dataset.classes
 
 
 def visible(model: nn.Module, x: Tensor, y: Tensor) -> int:
@@ -156,7 +156,9 @@ def measure(cell: Cell, data_dir: Path) -> Row:
     return row_of(cell, decode(cell, SETTINGS[cell.setting], data_dir))
 
 
-def decode(cell: Cell, setting: Setting, data_dir: Path, *, effort: float = 1.0) -> gp.Audit:
+def decode(
+    cell: Cell, setting: Setting, data_dir: Path, *, effort: float = 1.0, most: int | None = None
+) -> gp.Audit:
     """Simulate a round and decode it.
 
     Args:
@@ -164,8 +166,9 @@ def decode(cell: Cell, setting: Setting, data_dir: Path, *, effort: float = 1.0)
         setting: what its name stands for.
         data_dir: where the data sets are.
         effort: of the row cascade.
+        most: samples of the data set to draw from, the first ones; None for all.
     """
-    x, y, classes = load_samples(data_dir / f"{cell.dataset}.npz", cell.scaling)
+    x, y, classes = load_samples(data_dir / f"{cell.dataset}.npz", cell.scaling, most)
     dtype = getattr(torch, cell.dtype)
     order = np.random.default_rng([cell.seed, 1]).permutation(len(x))
     batch, others = order[: cell.batch_size], order[cell.batch_size :]
