@@ -43,8 +43,8 @@ def test_changes_are_those_of_the_models_at_both_ends() -> None:
 
 def test_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    data = {"x_train": rng.random((60, 40)), "y_train": rng.integers(0, 5, 60)}
-    np.savez(tmp_path / "mnist.npz", x_test=data["x_train"], y_test=data["y_train"], **data)
+    x, y = rng.random((60, 40)), rng.integers(0, 5, 60)
+    np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     monkeypatch.setattr(rounds, "SAMPLES", 40)
     cell = replace(COMBINATIONS[0], dataset="mnist", batch_size=8, neurons=200)
     row = measure(cell, tmp_path)
