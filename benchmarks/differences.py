@@ -5,7 +5,7 @@
 DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. A client takes one step of SGD
 on an untouched network of 1,000 neurons with PyTorch's start and returns its weights; the update is
 made of the weights before and after, with the learning rate declared and weight decay either
-declared or left to be found. Peeling alone, no row cascade.
+declared or left to be found. Peeling alone; with the row cascade where that reads little.
 
 Rows are appended as they come, so an interrupted run resumes; give every version of the code a file
 of its own. The exit code is 1 if anything that was certified is false.
@@ -40,6 +40,7 @@ TITLES = (
     "B",
     "lr",
     "weight decay",
+    "row cascade",
     "recovered",
     "readable",
     "by the gradient",
@@ -59,6 +60,7 @@ class Cell:
         weight_decay: of the step.
         declared: whether it is declared.
         seed: draws network and batch.
+        effort: of the row cascade.
     """
 
     dataset: str
@@ -67,6 +69,7 @@ class Cell:
     weight_decay: float = 0.0
     declared: int = 1
     seed: int = 0
+    effort: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,8 @@ def cells() -> Iterator[Cell]:
             yield Cell(dataset=dataset, lr=lr, weight_decay=1e-4, declared=0)
             yield Cell(dataset=dataset, lr=lr, weight_decay=1e-2)
             yield Cell(dataset=dataset, lr=lr, weight_decay=1e-2, declared=0)
+    for decay, declared in ((0.0, 1), (1e-4, 0), (1e-2, 1), (1e-2, 0)):
+        yield Cell(dataset="harus", lr=0.001, weight_decay=decay, declared=declared, effort=1.0)
 
 
 def measure(cell: Cell, data_dir: Path) -> Row:
@@ -137,7 +142,7 @@ def measure(cell: Cell, data_dir: Path) -> Row:
             batch_size=len(x),
         )
     started = time.perf_counter()
-    recovery = gp.peel(model, update, effort=0.0)
+    recovery = gp.peel(model, update, effort=cell.effort)
     seconds = time.perf_counter() - started
     seen = exposure(model, x)
     scored = score(recovery, x, y, exposure=seen, signals=torch.ones(len(x)), needed=0.0)
@@ -159,7 +164,8 @@ def tabulate(rows: list[Row]) -> Iterator[list[str]]:
         if row.lr:
             how = f"{row.weight_decay:g}" + ("" if row.declared else f", found: {row.found:.3g}")
             yield [
-                row.dataset, str(row.batch_size), f"{row.lr:g}", how, str(row.recovered),
+                row.dataset, str(row.batch_size), f"{row.lr:g}", how,
+                "yes" if row.effort else "no", str(row.recovered),
                 str(row.readable), str(whole.get(row.dataset, "")), str(row.inexact),
                 str(row.false),
             ]  # fmt: skip

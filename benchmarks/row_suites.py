@@ -7,15 +7,13 @@
 - narrow: layers of 200, 400 and 2,000 neurons on Tiny-ImageNet, where earlier work on exact
   inversion (SPEAR) reports batches of up to 25;
 - limits: batch size against width and number of classes; training, noise, deeper tails and nothing
-  known of the tail;
-- rounds: batches of 64 after local training (FedAvg): 5 and 20 steps, one epoch and five in
-  minibatches of 16, at learning rates of 0.01 and 0.1.
+  known of the tail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -40,7 +38,7 @@ class Cell:
         neurons: of the attacked layer.
         dtype: what the client computes in.
         seed: draws network and batch.
-        setting: what else is special: "plain", or one of `SETTINGS` or `TRAININGS`.
+        setting: what else is special: "plain", or another of `SETTINGS`.
     """
 
     dataset: str
@@ -82,19 +80,6 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
         "noise 1e-6": Setting(client=gp.Client(noise=1e-6)),
         "noise 1e-4": Setting(client=gp.Client(noise=1e-4)),
         "noise 1e-3": Setting(client=gp.Client(noise=1e-3)),
-    }
-)
-
-TRAININGS: Mapping[str, Setting] = MappingProxyType(
-    {
-        f"lr {lr}, {name}": Setting(client=replace(client, lr=lr))
-        for lr in (0.01, 0.1)
-        for name, client in (
-            ("5 steps", gp.Client(lr=1.0, local_steps=5)),
-            ("20 steps", gp.Client(lr=1.0, local_steps=20)),
-            ("1 epoch of 16", gp.Client(lr=1.0, local_epochs=1, local_batch_size=16)),
-            ("5 epochs of 16", gp.Client(lr=1.0, local_epochs=5, local_batch_size=16)),
-        )
     }
 )
 
@@ -158,22 +143,8 @@ def limits(seeds: int) -> Iterator[Cell]:
                 yield from fixed(dataset, 64, seeds, dtype=dtype, setting=setting)
 
 
-def rounds(seeds: int) -> Iterator[Cell]:
-    """Rounds of local training."""
-    for setting in TRAININGS:
-        for dataset in STANDARD:
-            yield from _cells(dataset, 64, seeds, setting=setting)
-
-
 SUITES: Mapping[str, Callable[[int], Iterator[Cell]]] = MappingProxyType(
-    {
-        "goals": goals,
-        "large": large,
-        "wide": wide,
-        "narrow": narrow,
-        "limits": limits,
-        "rounds": rounds,
-    }
+    {"goals": goals, "large": large, "wide": wide, "narrow": narrow, "limits": limits}
 )
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import gradpeel as gp
 from benchmarks.cells import load_cached, markdown_table, run
 from benchmarks.command import arguments, show
-from benchmarks.row_suites import SETTINGS, SUITES, TRAININGS, Cell
+from benchmarks.row_suites import SETTINGS, SUITES, Cell, Setting
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.gradients import gradients
 from gradpeel.networks import mlp
@@ -67,8 +67,7 @@ class Row(Cell):
 
     Attributes:
         bound: samples that peeling the activation grid reaches.
-        visible: samples that are in the update, see `visible`; after local training, in a single
-            gradient of the network at its start.
+        visible: samples that are in the update, see `visible`.
         readable: samples that a server could read, with or without a proof.
         recovered: samples that were certified, and are right.
         by_rows: those of them that the row cascade read.
@@ -114,14 +113,14 @@ def _trained(model: nn.Module, x: Tensor, y: Tensor, *, steps: int) -> None:
 
 
 @cache
-def load_samples(path: Path, scaling: str) -> tuple[Tensor, Tensor, int]:
-    """Training samples (n, features), their labels, and the number of classes."""
+def load_samples(path: Path, scaling: str, most: int | None = None) -> tuple[Tensor, Tensor, int]:
+    """Training samples (n, features), all or the first ones, their labels, and the classes."""
     dataset = load_cached(path)
-    x = torch.as_tensor(np.asarray(dataset.x_train), dtype=torch.float64).flatten(1)
+    x = torch.as_tensor(np.asarray(dataset.x_train[:most]), dtype=torch.float64).flatten(1)
     if scaling == "standardised":
         # Pixels that hardly ever change are not blown up.
         x = (x - x.mean(0)) / (x.std(0) + 0.1 * x.std())
-    return x, torch.as_tensor(np.asarray(dataset.y_train)), dataset.classes
+    return x, torch.as_tensor(np.asarray(dataset.y_train[:most])), dataset.classes
 
 
 def visible(model: nn.Module, x: Tensor, y: Tensor) -> int:
@@ -154,8 +153,22 @@ def visible(model: nn.Module, x: Tensor, y: Tensor) -> int:
 
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Run one audit."""
-    x, y, classes = load_samples(data_dir / f"{cell.dataset}.npz", cell.scaling)
-    setting = {**SETTINGS, **TRAININGS}[cell.setting]
+    return row_of(cell, decode(cell, SETTINGS[cell.setting], data_dir))
+
+
+def decode(
+    cell: Cell, setting: Setting, data_dir: Path, *, effort: float = 1.0, most: int | None = None
+) -> gp.Audit:
+    """Simulate a round and decode it.
+
+    Args:
+        cell: the round.
+        setting: what its name stands for.
+        data_dir: where the data sets are.
+        effort: of the row cascade.
+        most: samples of the data set to draw from, the first ones; None for all.
+    """
+    x, y, classes = load_samples(data_dir / f"{cell.dataset}.npz", cell.scaling, most)
     dtype = getattr(torch, cell.dtype)
     order = np.random.default_rng([cell.seed, 1]).permutation(len(x))
     batch, others = order[: cell.batch_size], order[cell.batch_size :]
@@ -167,20 +180,24 @@ def measure(cell: Cell, data_dir: Path) -> Row:
         init="paper" if cell.start == "paper" else "torch",
     ).to(dtype)
     _trained(model, x[others].to(dtype), y[others], steps=setting.steps)
-    audit = gp.audit(
+    return gp.audit(
         model,
         x[batch].to(dtype),
         y[batch],
         client=setting.client,
-        attacker=gp.Attacker(knows_tail=setting.knows_tail),
+        attacker=gp.Attacker(knows_tail=setting.knows_tail, effort=effort),
         seed=cell.seed,
     )
+
+
+def row_of(cell: Cell, audit: gp.Audit) -> Row:
+    """What came back from an audit."""
     score = audit.score
     wrong_labels = int((score.labels_judged & ~score.labels_right).sum())
     return Row(
         **asdict(cell),
         bound=round(score.peeling_bound * score.batch_size),
-        visible=visible(model, x[batch].to(dtype), y[batch]),
+        visible=visible(audit.model, audit.truth, audit.y),
         readable=score.read,
         recovered=score.recovered,
         by_rows=audit.recovery.found_by_rows,

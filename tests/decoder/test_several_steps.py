@@ -15,6 +15,7 @@ from gradpeel.decoder import peel
 from gradpeel.decoder.recovery import Stage
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.finding import find_rows, sparsest
+from gradpeel.decoder.rows.quotients import read_quotients
 from gradpeel.decoder.rows.settling import settle
 from gradpeel.decoder.rows.space import RowSpace
 from gradpeel.target import split
@@ -216,6 +217,18 @@ def test_a_sum_of_rows_is_replaced_by_what_its_sample_gives() -> None:
     assert found is not None
     assert float((settled.rows * rows.rows).sum(1).abs().min()) > 1 - 1e-9
     assert set(truths_of(found.samples, round_.x)) == set(range(30))
+
+
+def test_rows_of_alike_samples_follow_from_the_neurons_that_isolate_them() -> None:
+    round_ = crowded(12, centre=2.0, lr=0.01, local_steps=5)
+    residual = residual_of(round_)
+    space = RowSpace.of(residual)
+    assert space is not None
+    found = read_quotients(residual, space)
+    truth = torch.linalg.lstsq(round_.x.T, residual.sent.rows.T).solution[:, space.live]
+    cosines = found.rows @ torch.nn.functional.normalize(truth / space.error).T
+    assert set(cosines.abs().argmax(1).tolist()) == set(range(12))
+    assert bool((cosines.abs().amax(1) > 1.0 - 1e-9).all())
 
 
 def test_the_sparsest_rows_stay() -> None:

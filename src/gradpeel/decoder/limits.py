@@ -223,6 +223,9 @@ class Limits:
     """How often rows are taken from the samples that they gave, after several local steps."""
     row_settle_searches: int = 4
     """How often the search goes on after rows were dropped for that."""
+    row_quotients: int = 100
+    """So many neurons in a row that lead to none, and the others are not looked at, after several
+    local steps."""
     row_dependent: float = 1e-09
     """What others leave of a row, relative, if it is a sum of them."""
     row_left: float = 0.001

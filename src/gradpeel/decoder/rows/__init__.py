@@ -32,6 +32,7 @@ from gradpeel.decoder.recovery import RowCount
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.directions import directions
 from gradpeel.decoder.rows.finding import can_help, find_rows
+from gradpeel.decoder.rows.quotients import read_quotients
 from gradpeel.decoder.rows.reading import Isolated, isolate
 from gradpeel.decoder.rows.settling import settle
 from gradpeel.decoder.rows.solving import solve
@@ -77,14 +78,14 @@ def run_row_cascade(
         effort=effort,
         on_rows=on_rows,
     )
-    rows = search()
     if residual.of_several_steps:
-        found, rows = settle(rows, residual)
+        found, rows = settle(search(known=read_quotients(residual, space)), residual)
         for _ in range(LIMITS.row_settle_searches):
             if found is not None or len(rows) >= space.rank:
                 break
             found, rows = settle(search(known=rows), residual)
     else:
+        rows = search()
         found = solve(rows, residual)
     isolated = None if found is None else isolate(found, space, residual, width=width)
     return RowCount(len(rows), space.rank), isolated

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -218,7 +219,9 @@ class BySilence:
     def nearest(self, rows: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
         """As many of the largest entries as neurons fire; the others are zero."""
         sizes = rows.abs()
-        least = sizes.sort(dim=1, descending=True).values.gather(1, state[0])
+        # NumPy sorts short rows several times faster.
+        ordered = torch.from_numpy(np.sort(sizes.numpy(force=True), axis=1)).to(sizes.device)
+        least = ordered.gather(1, sizes.shape[1] - 1 - state[0])
         return rows * (sizes > least), rows, state
 
     def silent(self, rows: Tensor, _sent: Tensor) -> Tensor:
