@@ -42,6 +42,10 @@ class DesignName(StrEnum):
     TRAP_WEIGHTS = "trap-weights"
     SOLITON_FREE = "soliton-free"
     SOLITON_DATA = "soliton-data"
+    TUNED = "tuned"
+    TUNED_FREE = "tuned-free"
+    QBI = "qbi"
+    PAIRS = "pairs"
 
 
 class WeightsName(StrEnum):
@@ -61,7 +65,13 @@ class InitName(StrEnum):
 _HAVE: Mapping[str, tuple[DesignName, ...]] = MappingProxyType(
     {
         "init": (DesignName.PASSIVE,),
-        "weights": (DesignName.TRAP_WEIGHTS, DesignName.SOLITON_FREE, DesignName.SOLITON_DATA),
+        "weights": (
+            DesignName.TRAP_WEIGHTS,
+            DesignName.SOLITON_FREE,
+            DesignName.SOLITON_DATA,
+            DesignName.TUNED,
+            DesignName.TUNED_FREE,
+        ),
         "scale": (DesignName.TRAP_WEIGHTS,),
         "soliton": (DesignName.SOLITON_FREE, DesignName.SOLITON_DATA),
     }
@@ -78,6 +88,19 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
     }
 )
 """Values that change nothing, so that one command line can go through all designs."""
+
+_LABELS: Mapping[DesignName, str] = MappingProxyType(
+    {
+        DesignName.PASSIVE: "Passive",
+        DesignName.TRAP_WEIGHTS: "TW",
+        DesignName.SOLITON_FREE: "SF",
+        DesignName.SOLITON_DATA: "SD",
+        DesignName.TUNED: "Tuned",
+        DesignName.TUNED_FREE: "TunedFree",
+        DesignName.QBI: "QBI",
+        DesignName.PAIRS: "PAIRS",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -117,18 +140,22 @@ class DesignOptions:
 
     @property
     def label(self) -> str:
-        """What the paper's table calls it: "Passive", "SD-Mir" for mirrored Soliton-Data."""
-        if self.design is DesignName.PASSIVE:
-            return "Passive"
-        initials = "".join(word[0] for word in self.design.split("-")).upper()
+        """What tables call it: the paper's "Passive" and "SD-Mir", for mirrored Soliton-Data."""
+        name = _LABELS[self.design]
+        if not self.has("weights"):
+            return name
         weights = self.weights or WeightsName.INDEPENDENT
-        return f"{initials}-{weights[:3].capitalize()}"
+        return f"{name}-{weights[:3].capitalize()}"
+
+    def has(self, setting: str) -> bool:
+        """Whether the design has a setting: "weights", "init", "scale" or "soliton"."""
+        return self.design in _HAVE[setting]
 
     def build(self, auxiliary: Tensor, *, keep: bool = False) -> Design:
         """Make the design.
 
         Args:
-            auxiliary: (n, *sample_shape) the server's own samples, for Soliton-Data alone.
+            auxiliary: (n, *sample_shape) the server's own samples, for those designs that use them.
             keep: let a passive server keep the network's weights, instead of drawing new ones.
 
         Raises:
@@ -136,10 +163,14 @@ class DesignOptions:
         """
         # Names and settings are checked without torch, which the designs need.
         from gradpeel.designs import (  # noqa: PLC0415
+            QBI,
+            Pairs,
             Passive,
             SolitonData,
             SolitonFree,
             TrapWeights,
+            Tuned,
+            TunedFree,
         )
 
         weights = self.weights or WeightsName.INDEPENDENT
@@ -155,11 +186,20 @@ class DesignOptions:
                 return trap if self.scale is None else replace(trap, scale=self.scale)
             case DesignName.SOLITON_FREE:
                 return SolitonFree(construction, self._soliton())
+            case DesignName.TUNED_FREE:
+                return TunedFree(construction)
+            case DesignName.QBI:
+                return QBI()
+        if not len(auxiliary):
+            rule = "expected data with a test split, the server's own samples"
+            raise InputError(f"design={self.design}: the data has no test split: {rule}")
+        match self.design:
             case DesignName.SOLITON_DATA:
-                if not len(auxiliary):
-                    rule = "expected data with a test split, the server's own samples"
-                    raise InputError(f"design={self.design}: the data has no test split: {rule}")
                 return SolitonData(auxiliary, construction, self._soliton())
+            case DesignName.TUNED:
+                return Tuned(auxiliary, construction)
+            case DesignName.PAIRS:
+                return Pairs(auxiliary)
 
     def _soliton(self) -> RobustSoliton:
         from gradpeel.designs import RobustSoliton  # noqa: PLC0415
