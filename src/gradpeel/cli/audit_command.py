@@ -221,7 +221,7 @@ def audit_command(
     weights: Annotated[
         WeightsName | None,
         typer.Option(
-            help="Weight construction of the active designs.",
+            help="Weight construction of the designs that have one.",
             show_default="independent",
             rich_help_panel=ATTACK,
         ),

@@ -8,8 +8,8 @@ the robust soliton and 1/d.
 Example:
     >>> from gradpeel.designs.rehearsal import Rehearsals
     >>> rng = np.random.default_rng(0)
-    >>> stage = Rehearsals(rng.normal(size=(32, 60)), batch_size=32, count=4, rng=rng)
-    >>> law = find_law(stage, 32, rng=rng, generations=1)
+    >>> stage = Rehearsals(rng.normal(size=(32, 60)), batch_size=32, tilts=[0.7] * 4, rng=rng)
+    >>> law = find_law(stage, 32, rng=rng, rehearsals=4, generations=1)
     >>> law.shape == stage.degrees.shape, bool(np.isclose(law.sum(), 1))
     (True, True)
 """
@@ -45,15 +45,17 @@ def find_law(
     batch_size: int,
     *,
     rng: np.random.Generator,
+    rehearsals: int,
     generations: int = GENERATIONS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float64]:
     """Search a law of degrees for which peeling reaches the largest share on average.
 
     Args:
-        stage: the rehearsals; all of them are used.
+        stage: the neurons and rehearsals.
         batch_size: the client's batch size B.
         rng: the source of randomness.
+        rehearsals: how many of them to use, from the first.
         generations: how often to move the centre.
         on_progress: called with the generations that are done, and of all.
 
@@ -67,10 +69,10 @@ def find_law(
         return float(stage.reached(places, which).mean())
 
     starts = [bins.log_weights(stage, _mixture(batch_size, *start)) for start in STARTS]
-    centre = max(starts, key=lambda start: judge(start, range(len(stage))))
+    centre = max(starts, key=lambda start: judge(start, range(rehearsals)))
     deviation = np.full(len(centre), 0.7)
     for generation in range(generations):
-        which = [(REHEARSED * generation + i) % len(stage) for i in range(REHEARSED)]
+        which = [(REHEARSED * generation + i) % rehearsals for i in range(REHEARSED)]
         drawn = centre + deviation * rng.normal(size=(LAWS, len(centre)))
         if generation:
             drawn[0] = centre

@@ -19,7 +19,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -89,6 +89,8 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
 )
 """Values that change nothing, so that one command line can go through all designs."""
 
+_USE_AUXILIARY = (DesignName.SOLITON_DATA, DesignName.TUNED, DesignName.PAIRS)
+
 _LABELS: Mapping[DesignName, str] = MappingProxyType(
     {
         DesignName.PASSIVE: "Passive",
@@ -151,11 +153,18 @@ class DesignOptions:
         """Whether the design has a setting: "weights", "init", "scale" or "soliton"."""
         return self.design in _HAVE[setting]
 
-    def build(self, auxiliary: Tensor, *, keep: bool = False) -> Design:
+    def build(
+        self,
+        auxiliary: Tensor,
+        *,
+        keep: bool = False,
+        on_search: Callable[[int, int], None] | None = None,
+    ) -> Design:
         """Make the design.
 
         Args:
             auxiliary: (n, *sample_shape) the server's own samples, for those designs that use them.
+            on_search: called while Tuned searches; see there.
             keep: let a passive server keep the network's weights, instead of drawing new ones.
 
         Raises:
@@ -173,33 +182,25 @@ class DesignOptions:
             TunedFree,
         )
 
-        weights = self.weights or WeightsName.INDEPENDENT
-        construction: Construction = weights.value
-        match self.design:
-            case DesignName.PASSIVE if keep:
-                return Passive()
-            case DesignName.PASSIVE:
-                is_torch = self.network_init is InitName.TORCH
-                return Passive(init="torch" if is_torch else "gaussian")
-            case DesignName.TRAP_WEIGHTS:
-                trap = TrapWeights(construction=construction)
-                return trap if self.scale is None else replace(trap, scale=self.scale)
-            case DesignName.SOLITON_FREE:
-                return SolitonFree(construction, self._soliton())
-            case DesignName.TUNED_FREE:
-                return TunedFree(construction)
-            case DesignName.QBI:
-                return QBI()
-        if not len(auxiliary):
+        if self.design in _USE_AUXILIARY and not len(auxiliary):
             rule = "expected data with a test split, the server's own samples"
             raise InputError(f"design={self.design}: the data has no test split: {rule}")
-        match self.design:
-            case DesignName.SOLITON_DATA:
-                return SolitonData(auxiliary, construction, self._soliton())
-            case DesignName.TUNED:
-                return Tuned(auxiliary, construction)
-            case DesignName.PAIRS:
-                return Pairs(auxiliary)
+        construction: Construction = (self.weights or WeightsName.INDEPENDENT).value
+        trap = TrapWeights(construction=construction)
+        start = "torch" if self.network_init is InitName.TORCH else "gaussian"
+        makers: dict[DesignName, Callable[[], Design]] = {
+            DesignName.PASSIVE: lambda: Passive() if keep else Passive(init=start),
+            DesignName.TRAP_WEIGHTS: lambda: (
+                trap if self.scale is None else replace(trap, scale=self.scale)
+            ),
+            DesignName.SOLITON_FREE: lambda: SolitonFree(construction, self._soliton()),
+            DesignName.SOLITON_DATA: lambda: SolitonData(auxiliary, construction, self._soliton()),
+            DesignName.TUNED: lambda: Tuned(auxiliary, construction, on_progress=on_search),
+            DesignName.TUNED_FREE: lambda: TunedFree(construction),
+            DesignName.QBI: QBI,
+            DesignName.PAIRS: lambda: Pairs(auxiliary),
+        }
+        return makers[self.design]()
 
     def _soliton(self) -> RobustSoliton:
         from gradpeel.designs import RobustSoliton  # noqa: PLC0415

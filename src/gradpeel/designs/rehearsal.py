@@ -12,7 +12,7 @@ both batches), and a random tilt along the leading directions of the data: a shi
 
 Example:
     >>> rng = np.random.default_rng(0)
-    >>> stage = Rehearsals(rng.normal(size=(64, 100)), batch_size=64, count=4, rng=rng)
+    >>> stage = Rehearsals(rng.normal(size=(64, 100)), batch_size=64, tilts=[0.0] * 4, rng=rng)
     >>> places = stage.nearest(np.full(100, 8))
     >>> float(stage.felt(0)[places, np.arange(100)].mean().round())  # eight were aimed at
     8.0
@@ -20,8 +20,7 @@ Example:
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +35,6 @@ GRID = 96
 """How many degrees to tell apart, evenly spaced in the logarithm."""
 VARIANCE = 2.0
 DIRECTIONS = 10
-MOST_TILT = 0.7
-"""Of log weights, for a sample one deviation out; no tilt leaves MNIST's clients unforeseen."""
 
 
 class Rehearsals:
@@ -54,7 +51,7 @@ class Rehearsals:
         values: NDArray[np.float64],
         *,
         batch_size: int,
-        count: int,
+        tilts: Sequence[float],
         rng: np.random.Generator,
     ) -> None:
         """Draw the rehearsals.
@@ -62,7 +59,8 @@ class Rehearsals:
         Args:
             values: (auxiliary, neurons) pre-activations without biases, in random order.
             batch_size: the client's batch size B.
-            count: how many rehearsals.
+            tilts: of each rehearsal, the most that the logarithm of a weight may change for a
+                sample one deviation out.
             rng: the source of randomness.
         """
         rows = values[:batch_size].astype(np.float32)
@@ -82,18 +80,12 @@ class Rehearsals:
         wanted = self.degrees * (samples / batch_size)
         leading = _leading_directions(rows)
         self._felt = [
-            _exceeding(_draw_weights(leading, rng)[order].cumsum(axis=0), wanted)
-            for _ in range(count)
+            _exceeding(_draw_weights(leading, tilt, rng)[order].cumsum(axis=0), wanted)
+            for tilt in tilts
         ]
 
     def __len__(self) -> int:
         return len(self._felt)
-
-    def only(self, count: int) -> Rehearsals:
-        """The first of the rehearsals."""
-        fewer = copy.copy(self)
-        fewer._felt = self._felt[:count]
-        return fewer
 
     def felt(self, which: int) -> NDArray[np.int32]:
         """(degrees, neurons) how many of the client's samples fire a neuron set for a degree."""
@@ -126,10 +118,12 @@ def _leading_directions(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     return vectors[:, ::-1][:, :DIRECTIONS] * np.sqrt(len(rows))
 
 
-def _draw_weights(leading: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def _draw_weights(
+    leading: NDArray[np.float64], tilt: float, rng: np.random.Generator
+) -> NDArray[np.float64]:
     samples, directions = leading.shape
-    tilt = rng.uniform(0, MOST_TILT) * rng.normal(size=directions) / np.sqrt(directions)
-    weights = rng.gamma(1 / VARIANCE, VARIANCE, size=samples) * np.exp(leading @ tilt)
+    towards = rng.uniform(0, tilt) * rng.normal(size=directions) / np.sqrt(directions)
+    weights = rng.gamma(1 / VARIANCE, VARIANCE, size=samples) * np.exp(leading @ towards)
     return weights * (samples / weights.sum())
 
 

@@ -1,10 +1,10 @@
 """TunedFree: the best law found that needs no data of the server's own.
 
-Soliton-Free takes features for independent and uniform on [0, 1]. Two things are wrong with that for
-most data: the features of a sample have a level in common (bright and dark pictures), which fires
-neurons whose weights do not sum to zero all together; and once the level is set aside, they vary less
-than a uniform law does. This design takes most of each row's mean away from its weights, assumes a
-smaller deviation, and while neurons are plenty mixes 1/d into the soliton.
+Soliton-Free takes features for independent and uniform on [0, 1]. Two things are wrong with that
+for most data: the features of a sample have a level in common (bright and dark pictures), which
+fires neurons whose weights do not sum to zero all together; and once the level is set aside, they
+vary less than a uniform law does. This design takes most of each row's mean away from its weights,
+assumes a smaller deviation, and while neurons are plenty mixes 1/d into the soliton.
 
 Example:
     >>> TunedFree()
