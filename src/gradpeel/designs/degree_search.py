@@ -69,7 +69,9 @@ def find_law(
         return float(stage.reached(places, which).mean())
 
     starts = [bins.log_weights(stage, _mixture(batch_size, *start)) for start in STARTS]
-    centre = max(starts, key=lambda start: judge(start, range(rehearsals)))
+    every = range(rehearsals)
+    centre = max(starts, key=lambda start: judge(start, every))
+    centres = [centre]
     deviation = np.full(len(centre), 0.7)
     for generation in range(generations):
         which = [(REHEARSED * generation + i) % rehearsals for i in range(REHEARSED)]
@@ -80,11 +82,13 @@ def find_law(
         best = drawn[np.argsort(judged, kind="stable")[-BEST:]]
         centre = best.mean(axis=0)
         centre -= centre.max()
+        centres.append(centre)
         # Never quite still: the judgement is a mean over few rehearsals.
         deviation = 0.9 * best.std(axis=0) + 0.08
         if on_progress is not None:
             on_progress(generation + 1, generations)
-    return bins.law(centre)
+    # Each was the mean of what did well in a few rehearsals; all of them decide which is best.
+    return bins.law(max(centres, key=lambda law: judge(law, every)))
 
 
 def spread_evenly(
@@ -121,7 +125,8 @@ class _Bins:
     def law(self, log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
         weights = np.exp(log_weights - log_weights.max())
         law: NDArray[np.float64] = weights[self._bin] * self._inside
-        return law / law.sum()
+        law /= law.sum()
+        return law
 
     def log_weights(
         self, stage: Rehearsals, probabilities: NDArray[np.float64]
@@ -129,4 +134,5 @@ class _Bins:
         """The bins' weights in a distribution over the degrees 1..B."""
         places = stage.nearest(np.arange(1, len(probabilities) + 1))
         weights = np.bincount(self._bin[places], probabilities, minlength=self._bin.max() + 1)
-        return np.log(np.maximum(weights, LEAST))
+        logs: NDArray[np.float64] = np.log(np.maximum(weights, LEAST))
+        return logs

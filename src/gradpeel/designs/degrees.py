@@ -61,8 +61,9 @@ def harmonic(batch_size: int, cut: float) -> NDArray[np.float64]:
         [0.5455, 0.2727, 0.1818, 0.0, 0.0, 0.0]
     """
     degrees = np.arange(1, batch_size + 1)
-    mass = np.where(degrees <= max(1.0, cut * batch_size), 1 / degrees, 0.0)
-    return mass / mass.sum()
+    mass: NDArray[np.float64] = np.where(degrees <= max(1.0, cut * batch_size), 1 / degrees, 0.0)
+    mass /= mass.sum()
+    return mass
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gradpeel.errors import InputError
 
@@ -187,7 +187,9 @@ class DesignOptions:
             raise InputError(f"design={self.design}: the data has no test split: {rule}")
         construction: Construction = (self.weights or WeightsName.INDEPENDENT).value
         trap = TrapWeights(construction=construction)
-        start = "torch" if self.network_init is InitName.TORCH else "gaussian"
+        start: Literal["torch", "gaussian"] = (
+            "torch" if self.network_init is InitName.TORCH else "gaussian"
+        )
         makers: dict[DesignName, Callable[[], Design]] = {
             DesignName.PASSIVE: lambda: Passive() if keep else Passive(init=start),
             DesignName.TRAP_WEIGHTS: lambda: (

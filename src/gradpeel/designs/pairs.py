@@ -93,4 +93,5 @@ class Pairs:
 def _count_isolated(fires: NDArray[np.bool_], batches: int) -> NDArray[np.int64]:
     """(neurons,) in how many batches exactly one sample fires; `fires` is (samples, neurons)."""
     counts = fires.reshape(batches, -1, fires.shape[1]).sum(axis=1)
-    return (counts == 1).sum(axis=0).astype(np.int64)
+    isolated: NDArray[np.int64] = (counts == 1).sum(axis=0)
+    return isolated

@@ -20,6 +20,7 @@ Example:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -77,7 +78,7 @@ class Rehearsals:
         midway = (falling[:-1] + falling[1:]) / 2
         self._thresholds = np.concatenate([ends, midway, -ends])
         self._rows = rows
-        wanted = self.degrees * (samples / batch_size)
+        wanted = self.degrees.astype(np.float64) * (samples / batch_size)
         leading = _leading_directions(rows)
         self._felt = [
             _exceeding(_draw_weights(leading, tilt, rng)[order].cumsum(axis=0), wanted)
@@ -115,7 +116,8 @@ def _leading_directions(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     """(samples, directions) each sample's place along the directions of largest variance."""
     centred = rows.astype(np.float64) - rows.mean(axis=0)
     vectors: NDArray[np.float64] = np.linalg.eigh(centred @ centred.T)[1]
-    return vectors[:, ::-1][:, :DIRECTIONS] * np.sqrt(len(rows))
+    leading: NDArray[np.float64] = vectors[:, ::-1][:, :DIRECTIONS] * math.sqrt(len(rows))
+    return leading
 
 
 def _draw_weights(
@@ -123,8 +125,9 @@ def _draw_weights(
 ) -> NDArray[np.float64]:
     samples, directions = leading.shape
     towards = rng.uniform(0, tilt) * rng.normal(size=directions) / np.sqrt(directions)
-    weights = rng.gamma(1 / VARIANCE, VARIANCE, size=samples) * np.exp(leading @ towards)
-    return weights * (samples / weights.sum())
+    drawn = rng.gamma(1 / VARIANCE, VARIANCE, size=samples) * np.exp(leading @ towards)
+    weights: NDArray[np.float64] = drawn * (samples / drawn.sum())
+    return weights
 
 
 def _exceeding(cumulative: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int32]:
