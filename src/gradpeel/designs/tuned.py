@@ -50,8 +50,9 @@ FEWEST = 24
 class Tuned:
     """Soliton-Data's weights, with degrees that a search finds best for the auxiliary data.
 
-    It is never to be worse than Soliton-Data: where rehearsals on held-out calibrations do
-    not show a gain, the layer is that of `SolitonData` from the same seed.
+    Where rehearsals on held-out calibrations show no gain, the layer is that of `SolitonData` from
+    the same seed. They foresee sampling errors and moderate shifts; clients that are quite
+    unlike the auxiliary data can still get less than Soliton-Data would read (docs/tuned.md).
 
     Attributes:
         auxiliary: (batch, *sample_shape), floating point, in input space.
