@@ -1,7 +1,6 @@
 """QBI: every bias at the quantile that one of B samples exceeds.
 
-From "Quantile-Based Bias Initialization for Efficient Private Data Reconstruction in Federated
-Learning" (2024), as it is described there.
+As described by Nowak and others (2024, arXiv 2406.18745).
 
 For features of mean 0 and variance 1 a neuron with weights N(0, sigma^2) has pre-activations of
 deviation sigma sqrt(F). The bias -sigma sqrt(F) Phi^-1(1 - 1/B) lets each neuron fire on one sample
