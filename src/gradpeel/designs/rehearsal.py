@@ -1,4 +1,4 @@
-"""Rehearsals: what degrees will do to a client's batch, told from the auxiliary batch alone.
+"""Rehearsals: what degrees will do to a client's batch, foreseen on the auxiliary batch.
 
 Degrees that are exact on the auxiliary batch are not those of the client's batch. There a threshold
 that d samples were to exceed is exceeded by d plus or minus the square root of 2 d, together for
