@@ -1,7 +1,7 @@
 """PAIRS: neurons redrawn on auxiliary data until each isolates one sample (from the paper of QBI).
 
 Starting from QBI's weights and bias, every neuron that does not fire on exactly one sample of
-each auxiliary batch is drawn again, up to a number of tries; the best of its draws stays. As QBI, it
+each auxiliary batch is drawn again, up to a number of tries; the best stays. As QBI, it
 assumes standardised inputs; on others the bias is so far off that redrawing finds little.
 
 Example:
