@@ -38,6 +38,7 @@ def _bound(layer: Layer, x: Tensor) -> float:
     return float((peel_grid(grid) > 0).double().mean())
 
 
+@pytest.mark.slow
 def test_it_reads_what_the_soliton_leaves() -> None:
     size, features = 160, 40
     auxiliary = _drawn(size, features, seed=1)
@@ -52,13 +53,23 @@ def test_it_reads_what_the_soliton_leaves() -> None:
 
 def test_without_a_gain_it_is_soliton_data_bit_by_bit() -> None:
     auxiliary = _drawn(40, 30, seed=2)
-    for neurons in (800, 1):  # more than enough, and too few for anything
-        plain = _shape(SolitonData(auxiliary), neurons, 30, 40)
-        tuned = _shape(Tuned(auxiliary), neurons, 30, 40)
-        assert torch.equal(tuned.weight, plain.weight)
-        assert torch.equal(tuned.bias, plain.bias)
+    plain = _shape(SolitonData(auxiliary), 800, 30, 40)  # more neurons than it takes
+    tuned = _shape(Tuned(auxiliary), 800, 30, 40)
+    assert torch.equal(tuned.weight, plain.weight)
+    assert torch.equal(tuned.bias, plain.bias)
 
 
+def test_samples_of_few_persons_in_order_keep_the_soliton() -> None:
+    persons = _drawn(8, 40, seed=5).repeat_interleave(20, dim=0)
+    auxiliary = persons + _drawn(160, 40, seed=6)
+    plain = _shape(SolitonData(auxiliary), 240, 40, 160)
+    assert torch.equal(_shape(Tuned(auxiliary), 240, 40, 160).bias, plain.bias)
+    mixed = auxiliary[np.random.default_rng(0).permutation(160)]
+    plain = _shape(SolitonData(mixed), 240, 40, 160)
+    assert not torch.equal(_shape(Tuned(mixed), 240, 40, 160).bias, plain.bias)
+
+
+@pytest.mark.slow
 def test_progress_is_reported_and_changes_nothing() -> None:
     auxiliary = _drawn(64, 20, seed=1)
     seen: list[tuple[int, int]] = []

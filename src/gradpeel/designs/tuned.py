@@ -5,7 +5,8 @@ of real data do not: outer samples fire nearly every neuron's sparse side, inner
 neurons, so that sparse neurons isolate the same outer samples again and again. This design keeps
 the weights of Soliton-Data and searches another law of degrees, on the auxiliary batch
 alone (`gradpeel.designs.rehearsal`). Rehearsals that took no part in the search decide whether it
-replaces the soliton; if not, the layer is Soliton-Data's, bit by bit.
+replaces the soliton; if not, the layer is Soliton-Data's, bit by bit. So it is where the order of
+the auxiliary samples shows that they come from few groups, such as persons.
 
 Example:
     >>> Tuned(torch.rand(64, 28, 28))
@@ -32,14 +33,14 @@ from gradpeel.designs.weights import Construction, check_construction, check_sig
 
 __all__ = ["Tuned"]
 
-SEARCHED, HELD_OUT, SHIFTED = 24, 12, 16
-"""Rehearsals to search on, to decide by, and to decide by of clients far from the server's data."""
-TILT, SHIFT = 0.7, 2.5
-"""Without the first MNIST's clients are unforeseen; without the second, other people in HARUS."""
-MARGIN = 0.02
-"""By which the law must beat the soliton on rehearsals it has not seen."""
-CAUTION = 3.0
-"""How many times a loss under a shift counts against the gain expected."""
+SEARCHED, HELD_OUT = 24, 24
+"""Rehearsals to search on, and to decide by."""
+TILT = 0.7
+"""Without it some of MNIST's clients are unforeseen."""
+WINS = 2
+"""How many held-out rehearsals must gain by the law for each that loses."""
+BLOCKS, REPEATED = 8, 4.0
+"""Parts of the auxiliary batch, and how much more than by chance their means may differ."""
 ENOUGH = 0.9995
 """Share of the batch beyond which Soliton-Data leaves nothing to gain."""
 FEWEST = 24
@@ -50,9 +51,10 @@ FEWEST = 24
 class Tuned:
     """Soliton-Data's weights, with degrees that a search finds best for the auxiliary data.
 
-    Where rehearsals on held-out calibrations show no gain, the layer is that of `SolitonData` from
-    the same seed. They foresee sampling errors and moderate shifts; clients that are quite
-    unlike the auxiliary data can still get less than Soliton-Data would read (docs/tuned.md).
+    Where rehearsals on held-out calibrations show no gain, or where the auxiliary samples come in
+    groups (leave them in the order of their collection), the layer is that of `SolitonData` from
+    the same seed. Rehearsals foresee sampling errors and moderate shifts; clients that are quite
+    unlike shuffled auxiliary data can still lose against Soliton-Data (docs/tuned.md).
 
     Attributes:
         auxiliary: (batch, *sample_shape), floating point, in input space.
@@ -104,6 +106,8 @@ class Tuned:
         if min(batch_size, len(self.auxiliary)) < FEWEST:
             return plain
         rows = auxiliary_rows(self.auxiliary, layer.features, front)
+        if comes_in_groups(rows):
+            return plain
         values = rows @ plain.weight.numpy().T
         degrees = self._degrees(values, -plain.bias.numpy(), batch_size, rng)
         if degrees is None:
@@ -122,29 +126,47 @@ class Tuned:
     ) -> NDArray[np.int64] | None:
         """(neurons,) degrees of B; None where the soliton's are to stay."""
         held_out = range(SEARCHED, SEARCHED + HELD_OUT)
-        shifted = range(SEARCHED + HELD_OUT, SEARCHED + HELD_OUT + SHIFTED)
         stage = Rehearsals(
             rng.permutation(values),
             batch_size=batch_size,
-            tilts=[TILT] * (SEARCHED + HELD_OUT) + [SHIFT] * SHIFTED,
+            tilts=[TILT] * (SEARCHED + HELD_OUT),
             rng=rng,
         )
         shares = (values > soliton_thresholds).mean(axis=0)
         soliton = stage.nearest(np.rint(shares * batch_size).astype(np.int64))
-        likely = stage.reached(soliton, held_out).mean()
-        if likely > ENOUGH:
+        plain = stage.reached(soliton, held_out)
+        if plain.mean() > ENOUGH:
             return None
-        at_worst = stage.reached(soliton, shifted).mean()
         law = find_law(
             stage, batch_size, rng=rng, rehearsals=SEARCHED, on_progress=self.on_progress
         )
         found = rng.permutation(spread_evenly(law, values.shape[1], rng))
-        # Where the law does not stand a shift, half of it may.
-        half = np.where(rng.random(len(found)) < 0.5, found, soliton)
-        best, least = None, MARGIN
-        for places in (found, half):
-            gain = stage.reached(places, held_out).mean() - likely
-            loss = max(0.0, at_worst - stage.reached(places, shifted).mean())
-            if gain - CAUTION * loss > least:
-                best, least = stage.degrees[places], gain - CAUTION * loss
-        return best
+        gains = stage.reached(found, held_out) - plain
+        wins, losses = int((gains > 0).sum()), int((gains < 0).sum())
+        if gains.mean() <= 0 or wins <= WINS * losses:
+            return None
+        return stage.degrees[found]
+
+
+def comes_in_groups(rows: NDArray[np.float64]) -> bool:
+    """Whether samples in a row resemble each other, as when one person's come after another's.
+
+    Their order tells: means of contiguous blocks of independent samples vary as the samples do
+    over the block's size, those of blocks from few groups much more. Such samples do not say how
+    other groups, the client's, will differ. Once shuffled they cannot be told from independent.
+
+    Args:
+        rows: (samples, features) in the order in which they were collected.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> persons = np.repeat(rng.normal(size=(10, 5)), 20, axis=0)
+        >>> rows = persons + rng.normal(size=(200, 5))
+        >>> comes_in_groups(rows), comes_in_groups(rng.permutation(rows))
+        (True, False)
+    """
+    size = len(rows) // BLOCKS
+    used = rows[: size * BLOCKS]
+    means = used.reshape(BLOCKS, size, -1).mean(axis=1)
+    by_chance = used.var(axis=0, ddof=1).sum() / size
+    return bool(means.var(axis=0, ddof=1).sum() > REPEATED * by_chance)
