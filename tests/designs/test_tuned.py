@@ -59,6 +59,7 @@ def test_without_a_gain_it_is_soliton_data_bit_by_bit() -> None:
     assert torch.equal(tuned.bias, plain.bias)
 
 
+@pytest.mark.slow
 def test_samples_of_few_persons_in_order_keep_the_soliton() -> None:
     persons = _drawn(8, 40, seed=5).repeat_interleave(20, dim=0)
     auxiliary = persons + _drawn(160, 40, seed=6)
