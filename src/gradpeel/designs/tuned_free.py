@@ -3,9 +3,9 @@
 Soliton-Free takes features for independent and uniform on [0, 1]. Two things are wrong with that
 for most data: the features of a sample have a level in common (bright and dark pictures), which
 fires neurons whose weights do not sum to zero all together; and once the level is set aside, they
-vary less than a uniform law does. This design assumes a smaller deviation, takes half of each
-row's mean away from its weights unless neurons are plenty (then the level helps to tell samples
-apart), and mixes 1/d into the soliton until neurons are few.
+vary less than a uniform law does. This design takes half of each row's mean away from its weights
+(some of the level helps to tell samples apart), assumes a smaller deviation, and while neurons are
+plenty mixes 1/d into the soliton.
 
 Example:
     >>> TunedFree()
@@ -29,12 +29,12 @@ from gradpeel.designs.weights import Construction, check_construction, check_sig
 
 __all__ = ["TunedFree"]
 
-FEW = 0.25
-"""Up to this many samples per neuron the common level is left: it helps to tell samples apart."""
 MANY = 0.45
 """Beyond it there are no neurons to spare for degrees that the soliton does not have."""
 LEVEL = 0.5
 """Share of a row's mean that is taken away."""
+FEW = 0.32
+"""Up to this many samples per neuron the smaller deviation is assumed."""
 DEVIATION, DEVIATION_OF_FEW = 0.85, 0.8
 """Relative to that of independent uniform features."""
 SOLITON = 0.7
@@ -85,8 +85,8 @@ class TunedFree:
         degrees = 1 + rng.choice(batch_size, size=layer.neurons, p=_law(batch_size, load))
         size = layer.neurons, layer.features
         weight = draw_weights(self.construction, *size, rng, sigma=self.sigma)
-        level, deviation = (0.0, DEVIATION_OF_FEW) if load <= FEW else (LEVEL, DEVIATION)
-        weight -= level * weight.mean(axis=1, keepdims=True)
+        deviation = DEVIATION_OF_FEW if load <= FEW else DEVIATION
+        weight -= LEVEL * weight.mean(axis=1, keepdims=True)
         spread = deviation * np.linalg.norm(weight, axis=1) / math.sqrt(12)
         bias = gaussian_bias(weight.sum(axis=1) / 2, spread, degrees, batch_size)
         return Layer(torch.from_numpy(weight), torch.from_numpy(bias))
