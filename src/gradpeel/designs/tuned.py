@@ -145,7 +145,8 @@ class Tuned:
         wins, losses = int((gains > 0).sum()), int((gains < 0).sum())
         if gains.mean() <= 0 or wins <= WINS * losses:
             return None
-        return stage.degrees[found]
+        degrees: NDArray[np.int64] = stage.degrees[found]
+        return degrees
 
 
 def comes_in_groups(rows: NDArray[np.float64]) -> bool:
@@ -153,7 +154,7 @@ def comes_in_groups(rows: NDArray[np.float64]) -> bool:
 
     Their order tells: means of contiguous blocks of independent samples vary as the samples do
     over the block's size, those of blocks from few groups much more. Such samples do not say how
-    other groups, the client's, will differ. Once shuffled they cannot be told from independent.
+    other groups, the client's, will differ. Shuffled, they look independent.
 
     Args:
         rows: (samples, features) in the order in which they were collected.
