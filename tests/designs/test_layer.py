@@ -10,10 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradpeel.designs import PAPER_METHODS, Design, Layer, RobustSoliton
+from gradpeel.designs import PAPER_METHODS, Design, DesignOptions, Layer, RobustSoliton
+from gradpeel.designs.options import DesignName
 from gradpeel.errors import InputError
 
 LABELS = ["SF-Ind", "SF-Mir", "SD-Ind", "SD-Mir", "TW-Ind", "TW-Mir", "Passive"]
+OTHERS = {one.label: one for one in map(DesignOptions, DesignName) if one.label not in LABELS}
+METHODS = {**PAPER_METHODS, **OTHERS}
 
 
 def _layer(neurons: int, features: int) -> Layer:
@@ -35,9 +38,9 @@ def test_paper_methods_follow_the_table() -> None:
     assert all(vars(design)["sigma"] == 0.5 for design in made.values())
 
 
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("label", METHODS)
 def test_a_design_is_an_immutable_value_with_words(label: str) -> None:
-    design = PAPER_METHODS[label].build(torch.rand(4, 3))
+    design = METHODS[label].build(torch.rand(4, 3))
     assert design.adversary.startswith("a server that ")
     assert design.name.replace("-", "") in repr(design).lower()
     field = dataclasses.fields(design)[-1].name  # type: ignore[arg-type]
@@ -47,7 +50,7 @@ def test_a_design_is_an_immutable_value_with_words(label: str) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    label=st.sampled_from(LABELS),
+    label=st.sampled_from(list(METHODS)),
     neurons=st.integers(1, 12),
     features=st.integers(1, 9),
     batch_size=st.integers(1, 6),
@@ -58,7 +61,7 @@ def test_every_design_handles_every_small_shape(
     *, label: str, neurons: int, features: int, batch_size: int, auxiliary: int, seed: int
 ) -> None:
     data = torch.rand(auxiliary, features, generator=torch.Generator().manual_seed(seed))
-    design = PAPER_METHODS[label].build(data)
+    design = METHODS[label].build(data)
     layer = _layer(neurons, features)
     before = torch.random.get_rng_state()
 
@@ -81,7 +84,7 @@ def test_other_seeds_give_other_layers() -> None:
         rng = np.random.default_rng(seed)
         return design.shape(_layer(5, 4), batch_size=4, rng=rng, front=torch.nn.Flatten())
 
-    for method in PAPER_METHODS.values():
+    for method in METHODS.values():
         design = method.build(torch.rand(4, 4))
         assert not torch.equal(shape(design, 0).weight, shape(design, 1).weight)
 

@@ -6,12 +6,22 @@ from itertools import product
 import pytest
 import torch
 
-from gradpeel.designs import Passive, RobustSoliton, SolitonData, SolitonFree, TrapWeights
+from gradpeel.designs import (
+    QBI,
+    Pairs,
+    Passive,
+    RobustSoliton,
+    SolitonData,
+    SolitonFree,
+    TrapWeights,
+    Tuned,
+    TunedFree,
+)
 from gradpeel.designs.options import DesignName, DesignOptions, InitName, WeightsName
 from gradpeel.errors import InputError
 
 AUXILIARY = torch.rand(4, 3)
-PASSIVE, TRAP, FREE, DATA = DesignName
+PASSIVE, TRAP, FREE, DATA, TUNED, TUNED_FREE, QUANTILE, PAIRS = DesignName
 
 
 @pytest.mark.parametrize(
@@ -30,6 +40,8 @@ PASSIVE, TRAP, FREE, DATA = DesignName
             DesignOptions(FREE, weights=WeightsName.MIRRORED, soliton=(0.1, 0.5)),
             SolitonFree("mirrored", RobustSoliton(0.1, 0.5)),
         ),
+        (DesignOptions(TUNED_FREE, weights=WeightsName.MIRRORED), TunedFree("mirrored")),
+        (DesignOptions(QUANTILE), QBI()),
     ],
 )
 def test_options_make_the_design_they_name(options: DesignOptions, design: object) -> None:
@@ -45,6 +57,27 @@ def test_soliton_data_gets_the_auxiliary_samples() -> None:
     assert design.soliton == RobustSoliton(0.1, 0.5)
 
 
+@pytest.mark.parametrize(("name", "kind"), [(TUNED, Tuned), (PAIRS, Pairs)])
+def test_other_designs_get_the_auxiliary_samples_too(
+    name: DesignName, kind: type[Tuned | Pairs]
+) -> None:
+    design = DesignOptions(name).build(AUXILIARY)
+    assert isinstance(design, kind)
+    assert design.auxiliary is AUXILIARY
+
+
+@pytest.mark.parametrize("name", [DATA, TUNED, PAIRS])
+def test_a_design_that_measures_data_needs_some(name: DesignName) -> None:
+    with pytest.raises(InputError, match=f"^design={name}: the data has no test split"):
+        DesignOptions(name).build(AUXILIARY[:0])
+
+
+def test_labels() -> None:
+    assert [DesignOptions(name).label for name in DesignName] == [
+        *["Passive", "TW-Ind", "SF-Ind", "SD-Ind", "Tuned-Ind", "TunedFree-Ind", "QBI", "PAIRS"]
+    ]
+
+
 @pytest.mark.parametrize("design", DesignName)
 def test_every_design_is_called_what_it_calls_itself(design: DesignName) -> None:
     assert DesignOptions(design).build(AUXILIARY).name == design
@@ -58,7 +91,7 @@ GIVEN: dict[str, dict[str, object]] = {
 }
 HAVE = {
     "init=torch": {PASSIVE},
-    "weights=mirrored": {TRAP, FREE, DATA},
+    "weights=mirrored": {TRAP, FREE, DATA, TUNED, TUNED_FREE},
     "scale=0.5": {TRAP},
     "soliton=0.1,0.5": {FREE, DATA},
 }

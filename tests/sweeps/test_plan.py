@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradpeel.datasets import load
+from gradpeel.designs import DesignName
 from gradpeel.errors import InputError
 from gradpeel.sweeps import Plan
 from gradpeel.sweeps.plan import DTYPE_NAMES
@@ -48,7 +49,7 @@ def test_cells_are_all_combinations(**given_: Any) -> None:
 
 
 def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
-    every = ["passive", "trap-weights", "soliton-free", "soliton-data"]
+    every = list(DesignName)
     plan = Plan(**{**ONE, "designs": every}, init="torch", scale=0.9, soliton=[0.1, 0.5])
     told = {
         cell.design: (cell.weights, cell.init, cell.scale, cell.soliton) for cell in plan.cells()
@@ -58,6 +59,10 @@ def test_a_design_gets_the_settings_it_has_and_no_others() -> None:
         "trap-weights": ("independent", None, 0.9, None),
         "soliton-free": ("independent", None, None, (0.1, 0.5)),
         "soliton-data": ("independent", None, None, (0.1, 0.5)),
+        "tuned": ("independent", None, None, None),
+        "tuned-free": ("independent", None, None, None),
+        "qbi": (None, None, None, None),
+        "pairs": (None, None, None, None),
     }
 
 

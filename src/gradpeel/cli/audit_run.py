@@ -173,7 +173,9 @@ class AuditRun:
         from gradpeel.aggregation import Aggregation  # noqa: PLC0415
         from gradpeel.audit import audit  # noqa: PLC0415
 
-        design = self.designs.build(batch.auxiliary, keep=self.network.is_own)
+        design = self.designs.build(
+            batch.auxiliary, keep=self.network.is_own, on_search=watcher.on_search
+        )
         return audit(
             network,
             batch.x,

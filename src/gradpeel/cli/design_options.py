@@ -26,7 +26,7 @@ Init = Annotated[
 Weights = Annotated[
     WeightsName | None,
     typer.Option(
-        help="Weight construction of the active designs.",
+        help="Weight construction of the designs that have one.",
         show_default="independent",
         rich_help_panel=ATTACK,
     ),

@@ -23,11 +23,13 @@ class Watcher(NamedTuple):
         on_round: after each round.
         on_rows: whenever the row cascade has found rows, or has not.
         on_inputs: with the number of inputs that were reconstructed, and of all.
+        on_search: with the generations of a design's search that are done, and of all.
     """
 
     on_round: Callable[[Round], None]
     on_rows: Callable[[RowCount], None]
     on_inputs: Callable[[int, int], None]
+    on_search: Callable[[int, int], None]
 
     def then(self, go_on: Callable[[object], None]) -> Watcher:
         """The same, with a function that is called afterwards and may raise to end the cascade."""
@@ -40,7 +42,7 @@ class Watcher(NamedTuple):
             self.on_rows(seen)
             go_on(seen)
 
-        return Watcher(round_, rows, self.on_inputs)
+        return Watcher(round_, rows, self.on_inputs, self.on_search)
 
 
 @contextmanager
@@ -56,7 +58,7 @@ def watch(batch_size: int | None, *, quiet: bool = False, title: str = "") -> It
     """
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
-        yield Watcher(lambda _: None, lambda _: None, lambda *_: None)
+        yield Watcher(lambda _: None, lambda _: None, lambda *_: None, lambda *_: None)
         return
     found, of = 0, "" if batch_size is None else f" of {batch_size}"
     named = f"with {title}: " if title else ""
@@ -73,7 +75,10 @@ def watch(batch_size: int | None, *, quiet: bool = False, title: str = "") -> It
         def show_inputs(done: int, total: int) -> None:
             status.update(f"reconstructing: {done} of {total} inputs")
 
-        yield Watcher(show, show_rows, show_inputs)
+        def show_search(done: int, total: int) -> None:
+            status.update(f"{named}tuning the design: {done} of {total} generations")
+
+        yield Watcher(show, show_rows, show_inputs, show_search)
 
 
 @contextmanager

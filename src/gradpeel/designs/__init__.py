@@ -1,4 +1,4 @@
-"""How the server sets the attacked layer: one small value for each design of the paper.
+"""How the server sets the attacked layer: one small value for each design, the paper's and others.
 
 Example:
     >>> TrapWeights(scale=0.9)
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
         InitName,
         WeightsName,
     )
+    from gradpeel.designs.pairs import Pairs
     from gradpeel.designs.passive import Passive
+    from gradpeel.designs.qbi import QBI
     from gradpeel.designs.soliton_data import SolitonData
     from gradpeel.designs.soliton_free import SolitonFree
     from gradpeel.designs.trap_weights import TrapWeights
+    from gradpeel.designs.tuned import Tuned
+    from gradpeel.designs.tuned_free import TunedFree
     from gradpeel.designs.weights import Construction, draw_weights
 else:
     load_late(
@@ -42,28 +46,36 @@ else:
                 "InitName",
                 "WeightsName",
             ),
+            "gradpeel.designs.pairs": ("Pairs",),
             "gradpeel.designs.passive": ("Passive",),
+            "gradpeel.designs.qbi": ("QBI",),
             "gradpeel.designs.soliton_data": ("SolitonData",),
             "gradpeel.designs.soliton_free": ("SolitonFree",),
             "gradpeel.designs.trap_weights": ("TrapWeights",),
+            "gradpeel.designs.tuned": ("Tuned",),
+            "gradpeel.designs.tuned_free": ("TunedFree",),
             "gradpeel.designs.weights": ("Construction", "draw_weights"),
         },
     )
 
 __all__ = [
     "PAPER_METHODS",
+    "QBI",
     "Construction",
     "Design",
     "DesignName",
     "DesignOptions",
     "InitName",
     "Layer",
+    "Pairs",
     "Passive",
     "RobustSoliton",
     "SolitonData",
     "SolitonFree",
     "ToRows",
     "TrapWeights",
+    "Tuned",
+    "TunedFree",
     "WeightsName",
     "draw_weights",
     "ideal_soliton",

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gradpeel.checks import is_number
 from gradpeel.errors import InputError
 
-__all__ = ["RobustSoliton", "check_soliton", "ideal_soliton"]
+__all__ = ["RobustSoliton", "check_soliton", "harmonic", "ideal_soliton"]
 
 
 def ideal_soliton(batch_size: int) -> NDArray[np.float64]:
@@ -47,6 +47,23 @@ def ideal_soliton(batch_size: int) -> NDArray[np.float64]:
         raise InputError(f"batch_size={batch_size}: expected a positive integer")
     lower = np.arange(1, batch_size, dtype=np.float64)
     return np.concatenate([[1 / batch_size], 1 / (lower * (lower + 1))])
+
+
+def harmonic(batch_size: int, cut: float) -> NDArray[np.float64]:
+    """Probabilities of the degrees 1..B that are as 1/d up to a share of the batch, zero above.
+
+    Args:
+        batch_size: The number of samples B, positive.
+        cut: The largest degree as a share of B, in (0, 1]; degree 1 always counts.
+
+    Example:
+        >>> harmonic(6, 0.5).round(4).tolist()
+        [0.5455, 0.2727, 0.1818, 0.0, 0.0, 0.0]
+    """
+    degrees = np.arange(1, batch_size + 1)
+    mass: NDArray[np.float64] = np.where(degrees <= max(1.0, cut * batch_size), 1 / degrees, 0.0)
+    mass /= mass.sum()
+    return mass
 
 
 @dataclass(frozen=True)

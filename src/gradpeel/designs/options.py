@@ -19,11 +19,11 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gradpeel.errors import InputError
 
@@ -42,6 +42,10 @@ class DesignName(StrEnum):
     TRAP_WEIGHTS = "trap-weights"
     SOLITON_FREE = "soliton-free"
     SOLITON_DATA = "soliton-data"
+    TUNED = "tuned"
+    TUNED_FREE = "tuned-free"
+    QBI = "qbi"
+    PAIRS = "pairs"
 
 
 class WeightsName(StrEnum):
@@ -61,7 +65,13 @@ class InitName(StrEnum):
 _HAVE: Mapping[str, tuple[DesignName, ...]] = MappingProxyType(
     {
         "init": (DesignName.PASSIVE,),
-        "weights": (DesignName.TRAP_WEIGHTS, DesignName.SOLITON_FREE, DesignName.SOLITON_DATA),
+        "weights": (
+            DesignName.TRAP_WEIGHTS,
+            DesignName.SOLITON_FREE,
+            DesignName.SOLITON_DATA,
+            DesignName.TUNED,
+            DesignName.TUNED_FREE,
+        ),
         "scale": (DesignName.TRAP_WEIGHTS,),
         "soliton": (DesignName.SOLITON_FREE, DesignName.SOLITON_DATA),
     }
@@ -78,6 +88,21 @@ _DEFAULTS: Mapping[str, object] = MappingProxyType(
     }
 )
 """Values that change nothing, so that one command line can go through all designs."""
+
+_USE_AUXILIARY = (DesignName.SOLITON_DATA, DesignName.TUNED, DesignName.PAIRS)
+
+_LABELS: Mapping[DesignName, str] = MappingProxyType(
+    {
+        DesignName.PASSIVE: "Passive",
+        DesignName.TRAP_WEIGHTS: "TW",
+        DesignName.SOLITON_FREE: "SF",
+        DesignName.SOLITON_DATA: "SD",
+        DesignName.TUNED: "Tuned",
+        DesignName.TUNED_FREE: "TunedFree",
+        DesignName.QBI: "QBI",
+        DesignName.PAIRS: "PAIRS",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -117,18 +142,29 @@ class DesignOptions:
 
     @property
     def label(self) -> str:
-        """What the paper's table calls it: "Passive", "SD-Mir" for mirrored Soliton-Data."""
-        if self.design is DesignName.PASSIVE:
-            return "Passive"
-        initials = "".join(word[0] for word in self.design.split("-")).upper()
+        """What tables call it: the paper's "Passive" and "SD-Mir", for mirrored Soliton-Data."""
+        name = _LABELS[self.design]
+        if not self.has("weights"):
+            return name
         weights = self.weights or WeightsName.INDEPENDENT
-        return f"{initials}-{weights[:3].capitalize()}"
+        return f"{name}-{weights[:3].capitalize()}"
 
-    def build(self, auxiliary: Tensor, *, keep: bool = False) -> Design:
+    def has(self, setting: str) -> bool:
+        """Whether the design has a setting: "weights", "init", "scale" or "soliton"."""
+        return self.design in _HAVE[setting]
+
+    def build(
+        self,
+        auxiliary: Tensor,
+        *,
+        keep: bool = False,
+        on_search: Callable[[int, int], None] | None = None,
+    ) -> Design:
         """Make the design.
 
         Args:
-            auxiliary: (n, *sample_shape) the server's own samples, for Soliton-Data alone.
+            auxiliary: (n, *sample_shape) the server's own samples, for those designs that use them.
+            on_search: called while Tuned searches; see there.
             keep: let a passive server keep the network's weights, instead of drawing new ones.
 
         Raises:
@@ -136,30 +172,37 @@ class DesignOptions:
         """
         # Names and settings are checked without torch, which the designs need.
         from gradpeel.designs import (  # noqa: PLC0415
+            QBI,
+            Pairs,
             Passive,
             SolitonData,
             SolitonFree,
             TrapWeights,
+            Tuned,
+            TunedFree,
         )
 
-        weights = self.weights or WeightsName.INDEPENDENT
-        construction: Construction = weights.value
-        match self.design:
-            case DesignName.PASSIVE if keep:
-                return Passive()
-            case DesignName.PASSIVE:
-                is_torch = self.network_init is InitName.TORCH
-                return Passive(init="torch" if is_torch else "gaussian")
-            case DesignName.TRAP_WEIGHTS:
-                trap = TrapWeights(construction=construction)
-                return trap if self.scale is None else replace(trap, scale=self.scale)
-            case DesignName.SOLITON_FREE:
-                return SolitonFree(construction, self._soliton())
-            case DesignName.SOLITON_DATA:
-                if not len(auxiliary):
-                    rule = "expected data with a test split, the server's own samples"
-                    raise InputError(f"design={self.design}: the data has no test split: {rule}")
-                return SolitonData(auxiliary, construction, self._soliton())
+        if self.design in _USE_AUXILIARY and not len(auxiliary):
+            rule = "expected data with a test split, the server's own samples"
+            raise InputError(f"design={self.design}: the data has no test split: {rule}")
+        construction: Construction = (self.weights or WeightsName.INDEPENDENT).value
+        trap = TrapWeights(construction=construction)
+        start: Literal["torch", "gaussian"] = (
+            "torch" if self.network_init is InitName.TORCH else "gaussian"
+        )
+        makers: dict[DesignName, Callable[[], Design]] = {
+            DesignName.PASSIVE: lambda: Passive() if keep else Passive(init=start),
+            DesignName.TRAP_WEIGHTS: lambda: (
+                trap if self.scale is None else replace(trap, scale=self.scale)
+            ),
+            DesignName.SOLITON_FREE: lambda: SolitonFree(construction, self._soliton()),
+            DesignName.SOLITON_DATA: lambda: SolitonData(auxiliary, construction, self._soliton()),
+            DesignName.TUNED: lambda: Tuned(auxiliary, construction, on_progress=on_search),
+            DesignName.TUNED_FREE: lambda: TunedFree(construction),
+            DesignName.QBI: QBI,
+            DesignName.PAIRS: lambda: Pairs(auxiliary),
+        }
+        return makers[self.design]()
 
     def _soliton(self) -> RobustSoliton:
         from gradpeel.designs import RobustSoliton  # noqa: PLC0415

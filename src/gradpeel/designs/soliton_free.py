@@ -17,13 +17,14 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from gradpeel.designs.degrees import RobustSoliton, check_soliton
 from gradpeel.designs.layer import Layer, ToRows
 from gradpeel.designs.weights import Construction, check_construction, check_sigma, draw_weights
 from gradpeel.errors import InputError
 
-__all__ = ["SolitonFree"]
+__all__ = ["SolitonFree", "check_inputs", "gaussian_bias"]
 
 
 @dataclass(frozen=True)
@@ -63,25 +64,48 @@ class SolitonFree:
             InputError: When `batch_size` is not positive, or when features, which are not known to
                 lie in [0, 1], enter the layer.
         """
-        from scipy.special import ndtri  # noqa: PLC0415 -- slow to import, and only this design asks
-
-        if getattr(front, "space", "input") == "features":
-            raise InputError(
-                "soliton-free: the layer receives features of other layers, and this design is "
-                "made for inputs in [0, 1]: expected a design such as soliton-data, which measures "
-                "features on auxiliary data"
-            )
+        check_inputs(self.name, front)
         degrees = self.soliton.draw(batch_size, layer.neurons, rng)
         size = layer.neurons, layer.features
         weight = draw_weights(self.construction, *size, rng, sigma=self.sigma)
         mean = weight.sum(axis=1) / 2
         deviation = np.linalg.norm(weight, axis=1) / math.sqrt(12)
-        # The paper's -Phi^-1(1 - d/B), written as Phi^-1(d/B). At d = B it is plus infinity: the
-        # neuron fires always, so its bias is large and positive (the published script has the
-        # sign of this case wrong). We take the largest quantile that float64 can tell from
-        # infinity, 8.2 deviations, which a Gaussian misses once in 10^16 samples. The smallest
-        # pre-activation that features in [0, 1] allow would be a hard bound, but a harmful one:
-        # on 32 x 32 colour images it is over 70 deviations away, and one such neuron swamps the
-        # logits (measured on CIFAR-10, B = 64: some samples' gradients fall from 1e-3 to 1e-13).
-        quantile = ndtri(np.minimum(degrees / batch_size, np.nextafter(1.0, 0.0)))
-        return Layer(torch.from_numpy(weight), torch.from_numpy(deviation * quantile - mean))
+        bias = gaussian_bias(mean, deviation, degrees, batch_size)
+        return Layer(torch.from_numpy(weight), torch.from_numpy(bias))
+
+
+def check_inputs(design: str, front: ToRows) -> None:
+    """Raise `InputError` where features enter the layer, of which no data-free design knows."""
+    if getattr(front, "space", "input") == "features":
+        raise InputError(
+            f"{design}: the layer receives features of other layers, and this design is "
+            "made for inputs in [0, 1]: expected a design such as soliton-data, which measures "
+            "features on auxiliary data"
+        )
+
+
+def gaussian_bias(
+    mean: NDArray[np.float64],
+    deviation: NDArray[np.float64],
+    degrees: NDArray[np.int64],
+    batch_size: int,
+) -> NDArray[np.float64]:
+    """(neurons,) biases with which Gaussian pre-activations exceed zero on d of B samples.
+
+    Example:
+        >>> half = gaussian_bias(np.array([3.0]), np.array([1.0]), np.array([5]), batch_size=10)
+        >>> half.tolist()
+        [-3.0]
+    """
+    from scipy.special import ndtri  # noqa: PLC0415 -- slow to import, and few designs ask
+
+    # The paper's -Phi^-1(1 - d/B), written as Phi^-1(d/B). At d = B it is plus infinity: the
+    # neuron fires always, so its bias is large and positive (the published script has the
+    # sign of this case wrong). We take the largest quantile that float64 can tell from
+    # infinity, 8.2 deviations, which a Gaussian misses once in 10^16 samples. The smallest
+    # pre-activation that features in [0, 1] allow would be a hard bound, but a harmful one:
+    # on 32 x 32 colour images it is over 70 deviations away, and one such neuron swamps the
+    # logits (measured on CIFAR-10, B = 64: some samples' gradients fall from 1e-3 to 1e-13).
+    quantile = ndtri(np.minimum(degrees / batch_size, np.nextafter(1.0, 0.0)))
+    bias: NDArray[np.float64] = deviation * quantile - mean
+    return bias

@@ -14,6 +14,10 @@ _NAMES = {
     "trap-weights": "trap weights",
     "soliton-free": "Soliton-Free",
     "soliton-data": "Soliton-Data",
+    "tuned": "Tuned",
+    "tuned-free": "Tuned without data",
+    "qbi": "QBI",
+    "pairs": "PAIRS",
 }
 
 

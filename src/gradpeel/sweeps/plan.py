@@ -57,8 +57,9 @@ class Plan:
 
     Attributes:
         datasets: names of data sets, or paths of files (`.npz`, `.csv`, `.parquet`).
-        designs: how the server sets the target: passive, trap-weights, soliton-free, soliton-data.
-        weights: weight constructions of the active designs; passive has none and runs once.
+        designs: how the server sets the target: passive, trap-weights, soliton-free, soliton-data,
+            tuned, tuned-free, qbi, pairs.
+        weights: weight constructions; a design that has none, such as passive, runs once.
         batch_sizes: samples in each client's batch.
         clients: numbers of clients whose updates are added up (secure aggregation).
         neurons: widths of the target.
@@ -201,14 +202,13 @@ class Plan:
             if design is DesignName.PASSIVE:
                 yield DesignOptions(design, init=InitName(self.init))
                 continue
-            is_trap = design is DesignName.TRAP_WEIGHTS
-            c, delta = self.soliton
-            for weights in map(WeightsName, self.weights):
+            has, (c, delta) = DesignOptions(design).has, self.soliton
+            for weights in map(WeightsName, self.weights) if has("weights") else [None]:
                 yield DesignOptions(
                     design,
                     weights,
-                    scale=float(self.scale) if is_trap else None,
-                    soliton=None if is_trap else (float(c), float(delta)),
+                    scale=float(self.scale) if has("scale") else None,
+                    soliton=(float(c), float(delta)) if has("soliton") else None,
                 )
 
     def _local_trainings(self) -> list[dict[str, Any]]:
