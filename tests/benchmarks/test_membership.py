@@ -63,4 +63,4 @@ def test_a_difference_is_compared_with_its_gradient(data: Path) -> None:
     assert [row.recovered for row in rows] == [4, 4]
     assert rows[1].found == pytest.approx(1e-2, rel=1e-3)
     (line,) = differences.tabulate(rows)
-    assert line == ["tiny", "4", "0.1", "0.01, found: 0.01", "4", "4", "4", "0", "0"]
+    assert line == ["tiny", "4", "0.1", "0.01, found: 0.01", "no", "4", "4", "4", "0", "0"]
