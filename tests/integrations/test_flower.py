@@ -211,7 +211,8 @@ class TestWithFlower:
         arrays, plain = ArrayRecord(trained().before), FedAvg(fraction_evaluate=0.0)
         strategy = AuditedStrategy(plain, make_model, client=CLIENT)
         sent = strategy.configure_train(1, arrays, ConfigRecord(), Grid())
-        first, second = sent
+        # FedAvg draws clients in any order.
+        first, second = sorted(sent, key=lambda message: message.metadata.dst_node_id)
         good, error = self.reply(first), Message(Error(6, "no"), reply_to=second)
         kept: Any
         kept, metrics = strategy.aggregate_train(1, [good, error])
