@@ -29,6 +29,7 @@ def _batch(size: int = 16, features: int = 40) -> tuple[torch.Tensor, torch.Tens
     return x, torch.randint(3, (size,), generator=source)
 
 
+@pytest.mark.slow
 def test_nothing_is_read_of_a_guarded_update() -> None:
     model, (x, y) = _network(), _batch()
     assert len(gp.peel(model, gp.local_update(model, x, y)).samples) == 16

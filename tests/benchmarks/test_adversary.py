@@ -468,6 +468,7 @@ def test_a_single_look_is_that_of_all_features(dtype: torch.dtype) -> None:
     assert measuring._single_look(weight, bias, scene.x, stick) == expected > 0
 
 
+@pytest.mark.slow
 def test_the_bound_is_that_of_exposure() -> None:
     scene = batches.copies(setting(batch_size=48), count=3)
     row = decode(CELL, scene)

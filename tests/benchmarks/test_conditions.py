@@ -107,6 +107,7 @@ def test_dropout_at_the_target_hides_the_next_layer() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CONDITIONS if name.startswith("tail-")])
+@pytest.mark.slow
 def test_tails_users_have_can_be_simulated(name: str) -> None:
     tail = gp.split(network(name)).tail
     assert tail.next_layer is not None

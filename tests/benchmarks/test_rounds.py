@@ -41,6 +41,7 @@ def test_changes_are_those_of_the_models_at_both_ends() -> None:
     assert hidden == 0.0
 
 
+@pytest.mark.slow
 def test_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.random((60, 40)), rng.integers(0, 5, 60)

@@ -41,6 +41,7 @@ def test_activation_counts_are_shares_of_the_neurons_that_fire() -> None:
     assert tampering.activation_counts(torch.zeros(3)) == 0.0
 
 
+@pytest.mark.slow
 def test_rows_are_of_both_kinds_and_repeat(pool: tampering_networks.Pool) -> None:
     one, again = (list(tampering_networks.honest(pool, runs=1, fresh=1, seed=3)) for _ in range(2))
     assert len(one) == 2 * (1 + len(tampering_networks.CHECKPOINTS))

@@ -73,6 +73,7 @@ def test_the_network_of_an_audit_leaks_digits() -> None:
     assert run("check --data digits --batch-size 64 --max-readable 0.05").exit_code == 1
 
 
+@pytest.mark.slow
 def test_a_guarded_update_passes_and_nothing_is_listed_as_read() -> None:
     said = run(f"{SMALL} --max-readable 0 --max-members 0 --defences guard")
     assert said.exit_code == 0

@@ -165,6 +165,7 @@ def in_pairs(kind: str, digits: tuple[Tensor, Tensor], *, more: int = 0) -> Smal
 
 
 @pytest.mark.parametrize("kind", ["one wave", "offset"])
+@pytest.mark.slow
 def test_everybody_in_pairs_that_differ_a_little(kind: str, digits: tuple[Tensor, Tensor]) -> None:
     """One pair that hardly differs may be two copies, but then all others that weigh the same are
     pairs too, as the size of the batch shows."""

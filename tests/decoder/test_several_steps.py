@@ -123,6 +123,7 @@ def test_in_float32_all_are_readable(seed: int) -> None:
 @pytest.mark.parametrize("classes", [pytest.param(2, marks=SLOW), pytest.param(3, marks=SLOW), 10])
 @pytest.mark.parametrize("pair", ["exposure", "offset", "twin"])
 @pytest.mark.parametrize("effort", [0.05, pytest.param(1.0, marks=SLOW)])
+@pytest.mark.slow
 def test_pairs_that_fire_alike_are_not_taken_for_one(
     effort: float, pair: str, classes: int, dtype: torch.dtype
 ) -> None:
@@ -219,6 +220,7 @@ def test_a_sum_of_rows_is_replaced_by_what_its_sample_gives() -> None:
     assert set(truths_of(found.samples, round_.x)) == set(range(30))
 
 
+@pytest.mark.slow
 def test_rows_of_alike_samples_follow_from_the_neurons_that_isolate_them() -> None:
     round_ = crowded(12, centre=2.0, lr=0.01, local_steps=5)
     residual = residual_of(round_)

@@ -81,6 +81,7 @@ def test_progress_is_reported_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("auxiliary_size", [40, 200])
+@pytest.mark.slow
 def test_other_amounts_of_auxiliary_data(auxiliary_size: int) -> None:
     layer = _shape(Tuned(_drawn(auxiliary_size, 20, seed=3)), 120, 20, batch_size=100)
     assert bool(layer.bias.isfinite().all())

@@ -29,6 +29,7 @@ def test_what_exceeds_the_budget_is_named_and_sent(policy: Policy) -> None:
     assert decision.weights is None
 
 
+@pytest.mark.slow
 def test_other_samples_than_those_that_took_part() -> None:
     client, other = trained(), load_batch(5)
     watch = Outgoing(make_model=make_model, client=CLIENT)

@@ -76,6 +76,7 @@ def test_some_are_undecided_and_the_main_reason_is_named(whole: Audit) -> None:
     )
 
 
+@pytest.mark.slow
 def test_samples_that_no_step_drew_took_no_part(digits: Dataset, part: Audit) -> None:
     batch = draw_batch(digits, 30)
     client = Client(lr=0.1, local_steps=2, local_batch_size=8)

@@ -31,6 +31,7 @@ def subsets(values: list[Any]) -> st.SearchStrategy[list[Any]]:
     noises=subsets([0.0, 1e-6]),
     seeds=st.integers(1, 4) | subsets([0, 3, 17]),
 )
+@pytest.mark.slow
 def test_cells_are_all_combinations(**given_: Any) -> None:
     plan = Plan(**given_)
     cells = plan.cells()
