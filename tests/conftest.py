@@ -1,4 +1,4 @@
-"""What every test relies on: repeatable Hypothesis runs, one thread, the real data when present.
+"""What every test relies on: repeatable draws, one thread, the real data when present.
 
 With `-n auto` the tests run on all cores, in processes of one thread each.
 """
@@ -32,6 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "data_dir" in needs:
             item.add_marker("real_data")
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+def pytest_runtest_setup() -> None:
+    """Every test draws the same numbers in every run, whatever ran before it."""
+    torch.manual_seed(0)
 
 
 def pytest_collection_finish() -> None:

@@ -30,9 +30,9 @@ def test_changes_are_those_of_the_models_at_both_ends() -> None:
     rng = np.random.default_rng(0)
     model = mlp(6, 3, (40,), rng=rng, init="torch").double()
     x, y = torch.randn(8, 6, dtype=torch.float64), torch.arange(8) % 3
-    audit = gp.audit(model, x, y, client=gp.Client(lr=0.5, local_steps=1))
+    audit = gp.audit(model, x, y, client=gp.Client(lr=5.0, local_steps=1))
     flips, hidden = changes(audit)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
+    optimiser = torch.optim.SGD(model.parameters(), lr=5.0)
     before = gp.exposure(model, x).grid
     torch.autograd.backward(torch.nn.functional.cross_entropy(model(x), y))
     optimiser.step()
