@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +17,12 @@ from gradpeel.client import local_update
 from gradpeel.decoder import Recovery
 from gradpeel.exposure import Exposure, exposure
 from gradpeel.update import Reduction, Update
+
+
+def first_is_fast(values: Iterable[object]) -> list[object]:
+    """Parameters for a test that is slow but for the first of them."""
+    first, *others = values
+    return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -304,6 +304,7 @@ def test_an_undeclared_loss_makes_no_false_certificate(loss: str) -> None:
         assert -1 not in truths_of(found.samples, x)
 
 
+@pytest.mark.slow
 def test_behind_a_norm_there_is_no_next_layer_to_ask() -> None:
     body = make_model(40, 120, 5)
     torch.manual_seed(0)

@@ -240,6 +240,7 @@ def test_the_sparsest_rows_stay() -> None:
     assert kept.tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_an_audit_says_how_far_it_came() -> None:
     round_ = crowded()
     client = gp.Client(lr=0.1, local_steps=5, local_batch_size=10)

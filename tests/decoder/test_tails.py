@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from gradpeel.decoder import peel
 from gradpeel.signals import contributions, signals
 from gradpeel.target import split
-from support import SmallRound, make_batch, make_model, make_round, readable, recovered, round_of
+from support import (
+    SmallRound,
+    first_is_fast,
+    make_batch,
+    make_model,
+    make_round,
+    readable,
+    recovered,
+    round_of,
+)
 
 
 class Block(nn.Module):
@@ -113,7 +122,7 @@ def test_any_differentiable_tail_in_float32(tail: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("hidden", [(), (30,), (30, 30), (30, 30, 30)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", first_is_fast([torch.float64, torch.float32]))
 def test_one_to_four_layers_behind_the_target(hidden: tuple[int, ...], dtype: torch.dtype) -> None:
     for seed in range(3):
         round_ = make_round(40, 120, 8, 10, hidden, seed=seed, dtype=dtype)

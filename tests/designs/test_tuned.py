@@ -119,11 +119,11 @@ def test_a_tilt_moves_all_neurons_together() -> None:
 
 
 def test_a_rehearsal_peels_the_auxiliary_batch() -> None:
-    values = np.random.default_rng(0).normal(size=(50, 80))
+    values = np.random.default_rng(0).normal(size=(50, 80)).astype(np.float32)
     rng = np.random.default_rng(1)
-    stage = Rehearsals(values, batch_size=50, tilts=[0.7], rng=rng)
+    stage = Rehearsals(values.astype(np.float64), batch_size=50, tilts=[0.7], rng=rng)
     places = rng.integers(0, len(stage.degrees), 80)
-    falling = -np.sort(-values.astype(np.float32), axis=0)
+    falling = -np.sort(-values, axis=0)
     counts = stage.felt(0)[places, np.arange(80)]
     fires = [values[:, j] >= falling[count - 1, j] if count else np.zeros(50, bool)
              for j, count in enumerate(counts)]  # fmt: skip

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradpeel.designs.degrees import RobustSoliton, harmonic
-from gradpeel.designs.rehearsal import Rehearsals
+from gradpeel.designs.rehearsal import Rehearsals, worst
 
 __all__ = ["GENERATIONS", "find_law", "spread_evenly"]
 
@@ -49,7 +49,7 @@ def find_law(
     generations: int = GENERATIONS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float64]:
-    """Search a law of degrees for which peeling reaches the largest share on average.
+    """Search a law of degrees for which peeling reaches the largest share in bad rehearsals.
 
     Args:
         stage: the neurons and rehearsals.
@@ -66,7 +66,7 @@ def find_law(
 
     def judge(log_weights: NDArray[np.float64], which: Sequence[int]) -> float:
         places = rng.permutation(spread_evenly(bins.law(log_weights), stage.neurons, rng))
-        return float(stage.reached(places, which).mean())
+        return worst(stage.reached(places, which))
 
     starts = [bins.log_weights(stage, _mixture(batch_size, *start)) for start in STARTS]
     every = range(rehearsals)
@@ -83,7 +83,7 @@ def find_law(
         centre = best.mean(axis=0)
         centre -= centre.max()
         centres.append(centre)
-        # Never quite still: the judgement is a mean over few rehearsals.
+        # Never quite still: the judgement rests on few rehearsals.
         deviation = 0.9 * best.std(axis=0) + 0.08
         if on_progress is not None:
             on_progress(generation + 1, generations)

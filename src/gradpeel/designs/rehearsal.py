@@ -7,14 +7,15 @@ more samples or fewer throughout. At low degrees, on which a cascade depends, th
 difference; a search that does not see it praises laws that fail.
 
 A rehearsal lets the auxiliary batch be the client's, and weights its samples at random to stand for
-the data the server calibrates on. The weights have mean 1 and variance 2 (the sampling errors of
-both batches), and a random tilt along the leading directions of the data: a shift between them.
+the data the server calibrates on. The weights have mean 1 and variance 3 (the sampling errors of
+both batches, and half as much again: outer samples that nobody has seen cannot be rehearsed), and a
+random tilt along the leading directions of the data: a shift between them.
 
 Example:
     >>> rng = np.random.default_rng(0)
     >>> stage = Rehearsals(rng.normal(size=(64, 100)), batch_size=64, tilts=[0.0] * 4, rng=rng)
     >>> places = stage.nearest(np.full(100, 8))
-    >>> float(stage.felt(0)[places, np.arange(100)].mean().round())  # eight were aimed at
+    >>> float(stage.felt(1)[places, np.arange(100)].mean().round())  # eight were aimed at
     8.0
 """
 
@@ -28,14 +29,16 @@ from numpy.typing import NDArray
 
 from gradpeel.exposure import peel_grid
 
-__all__ = ["Rehearsals"]
+__all__ = ["Rehearsals", "worst"]
 
 HIGHEST = 0.7
 """Largest degree as a share of the batch: denser neurons are spent before any cascade ends."""
 GRID = 96
 """How many degrees to tell apart, evenly spaced in the logarithm."""
-VARIANCE = 2.0
+VARIANCE = 3.0
 DIRECTIONS = 10
+WORST = 0.25
+"""A cascade that never gets going costs more than many others gain: the worst quarter counts."""
 
 
 class Rehearsals:
@@ -110,6 +113,17 @@ class Rehearsals:
             grid = self._rows > self._thresholds[counts, columns]
             shares.append(float((peel_grid(grid.T) > 0).double().mean()))
         return np.array(shares)
+
+
+def worst(shares: NDArray[np.float64]) -> float:
+    """The mean of the worst quarter of what rehearsals reached.
+
+    Example:
+        >>> worst(np.array([1.0, 0.25, 1.0, 0.75, 1.0, 1.0, 1.0, 1.0]))
+        0.5
+    """
+    count = max(1, round(WORST * len(shares)))
+    return float(np.sort(shares)[:count].mean())
 
 
 def _leading_directions(rows: NDArray[np.float32]) -> NDArray[np.float64]:
