@@ -31,13 +31,14 @@ def test_the_weakest_setting_stops_and_the_one_below_does_not(found: gp.Audit) -
     client = gp.Client(defences=gp.defences.parse(weaker))
     again = gp.audit(found.model, found.x, found.y, client=client, attacker=found.attacker)
     assert again.score.read > 0
-    assert "of the update is left" in trial.cost
+    assert trial.cost.startswith("keeps ")
+    assert trial.cost.endswith(" of the update")
 
 
 def test_clipping_does_not_stop_it(found: gp.Audit) -> None:
     (trial,) = gp.what_stops(found, tried=["clip"])
     assert (trial.stops, trial.readable, trial.members) == (False, 8, 8)
-    assert str(trial).startswith("Clipping the update (clip:1): did not stop it: 8 of 8 read")
+    assert str(trial).startswith("Clipping the update (clip:1): 8 of 8 still read; keeps 100 %")
 
 
 def test_more_samples_are_needed_for_larger_batches(found: gp.Audit) -> None:
@@ -61,6 +62,7 @@ def test_the_page_shows_it(found: gp.Audit) -> None:
     stopping = gp.what_stops(found, tried=["clip", "guard"])
     page = gp.report(found, stopping=stopping)
     assert "What would stop this?" in page.html
-    assert "stopped this attack at this setting" in page.html
+    assert "1 of 2 defences stopped this attack at the setting shown." in page.html
+    assert "1 of 2 defences stopped this attack at the setting shown." in str(stopping.verdict)
     assert "is safe" not in page.html.split('id="remedies"')[1].split("</section>")[0]
     assert "What would stop this?" not in gp.report(found).html

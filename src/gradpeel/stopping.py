@@ -32,6 +32,7 @@ from gradpeel.defences import PerExampleClipping, parse
 from gradpeel.designs import Passive
 from gradpeel.errors import InputError
 from gradpeel.inputs import NetworkInput
+from gradpeel.reporting.words import percent
 from gradpeel.update import Update
 
 __all__ = ["LADDERS", "SECONDS", "Stopping", "Trial", "what_stops"]
@@ -98,7 +99,7 @@ class Trial:
             return "not finished in time"
         if self.stops:
             return "stopped this attack at this setting"
-        return f"did not stop it: {self.readable:,} of {self.samples:,} read"
+        return f"{self.readable:,} of {self.samples:,} still read"
 
     def __str__(self) -> str:
         return f"{self.defence} ({self.setting}): {self.verdict}; {self.cost}"
@@ -122,6 +123,17 @@ class Stopping(Sequence[Trial]):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.trials))
+
+    @property
+    def verdict(self) -> str:
+        """How many stopped the attack, in a sentence.
+
+        Example:
+            >>> print(Stopping((Trial("Guard", "guard:0.2", True, 0, 8, 0, "unknown"),)).verdict)
+            1 of 1 defences stopped this attack at the setting shown.
+        """
+        stopped = sum(trial.stops is True for trial in self.trials)
+        return f"{stopped} of {len(self.trials)} defences stopped this attack at the setting shown."
 
     def as_dict(self) -> list[dict[str, object]]:
         """The trials as plain values."""
@@ -244,10 +256,11 @@ class _Search:
         changed = replace(client, defences=(*client.defences, *defences))
 
         def cost(seen: Audit) -> str:
-            kept = f"{_alignment(seen.update, self._found.update):.1%} of the update is left"
+            kept = f"keeps {percent(_alignment(seen.update, self._found.update))} of the update"
             dp = defences[0]
             if isinstance(dp, PerExampleClipping) and dp.noise:
-                return f"{kept}; epsilon of one update {dp.epsilon(DELTA):,.3g} (delta {DELTA:g})"
+                epsilon = float(f"{dp.epsilon(DELTA):.3g}")
+                return f"{kept}; epsilon {epsilon:,g} for one update (delta {DELTA:g})"
             return kept
 
         return _Step(setting, lambda: self._audit(client=changed), cost)
@@ -257,7 +270,7 @@ class _Search:
         return _Step(
             "mean 0, deviation 1",
             lambda: self._audit(x=(x - mean) / deviation),
-            lambda _: "none; a server that shapes the layer undoes it",
+            lambda _: "nothing, but a server that shapes the layer undoes it",
         )
 
     def _fits(self, times: int) -> bool:
@@ -282,4 +295,5 @@ def _alignment(sent: Update, plain: Update) -> float:
     pairs = [(sent.gradients[name].double(), g.double()) for name, g in plain.gradients.items()]
     along = sum(float((one * other).sum()) for one, other in pairs)
     sizes = [math.sqrt(sum(float(pair[i].square().sum()) for pair in pairs)) for i in (0, 1)]
-    return (along / (sizes[0] * sizes[1])) ** 2 if all(sizes) else 0.0
+    # Rounded, so that a scaled update counts as the whole of it.
+    return round((along / (sizes[0] * sizes[1])) ** 2, 9) if all(sizes) else 0.0

@@ -328,7 +328,7 @@ def audit_command(
         result, compared = (
             run.single(compared=with_others) if repeated is None else (repeated.worst, {})
         )
-        stopping = run.what_stops(result) if stops else ()
+        stopping = run.what_stops(result) if stops else None
         inversion = None
         # Recovered samples are inputs already.
         if invert and result.recovery.space == "features":

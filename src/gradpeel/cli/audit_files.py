@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradpeel.designs import Design
     from gradpeel.inversion import Inversion
     from gradpeel.reporting.page import Document, Report
-    from gradpeel.stopping import Trial
+    from gradpeel.stopping import Stopping
 
 __all__ = ["WORST", "Finished", "design_settings"]
 
@@ -54,7 +54,7 @@ class Finished:
     samples: bool
     weights: str
     inversion: Inversion | None = None
-    stopping: Sequence[Trial] = ()
+    stopping: Stopping | None = None
 
     @property
     def numbers(self) -> dict[str, object]:
@@ -67,14 +67,15 @@ class Finished:
         from rich.console import Group  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        from gradpeel.reporting import spread_summary, summary  # noqa: PLC0415
+        from gradpeel.reporting import spread_summary, stopping_summary, summary  # noqa: PLC0415
 
         if self.repeated is not None:
             return spread_summary(self.repeated, data=self.dataset.name)
         found = summary(self.result, data=self.dataset.name, inversion=self.inversion)
-        more = [described(self.compared)] if self.compared else []
-        more += ["What would stop this?", *map(str, self.stopping)] if self.stopping else []
-        return Group(found, *map(Text, more)) if more else found
+        more: list[RenderableType] = [Text(described(self.compared))] if self.compared else []
+        if self.stopping is not None:
+            more.append(stopping_summary(self.stopping))
+        return Group(found, *more) if more else found
 
     def page(self, *, beside: str = "") -> Document:
         """What the browser shows.
@@ -113,7 +114,7 @@ class Finished:
             compared=self.compared,
             inversion=self.inversion,
             weights=self.weights,
-            stopping=self.stopping,
+            stopping=self.stopping or (),
         )
 
     def _write_audit(self, folder: Path) -> None:

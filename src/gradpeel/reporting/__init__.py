@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradpeel.reporting.photo import rebuilt_photo
     from gradpeel.reporting.samples import originals_and_recovered
     from gradpeel.reporting.spread_summary import spread_summary
+    from gradpeel.reporting.stopping_summary import stopping_summary
     from gradpeel.reporting.update_summary import peel_summary
 else:
     load_late(
@@ -35,6 +36,7 @@ else:
             "gradpeel.reporting.photo": ("rebuilt_photo",),
             "gradpeel.reporting.samples": ("originals_and_recovered",),
             "gradpeel.reporting.spread_summary": ("spread_summary",),
+            "gradpeel.reporting.stopping_summary": ("stopping_summary",),
             "gradpeel.reporting.update_summary": ("peel_summary",),
         },
     )
@@ -46,5 +48,6 @@ __all__ = [
     "rebuilt_photo",
     "save_figures",
     "spread_summary",
+    "stopping_summary",
     "summary",
 ]

