@@ -41,6 +41,16 @@ def test_clipping_does_not_stop_it(found: gp.Audit) -> None:
     assert str(trial).startswith("Clipping the update (clip:1): 8 of 8 still read; keeps 100 %")
 
 
+def test_a_sample_that_was_read_took_part_where_the_membership_test_cannot_decide() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 150), nn.ReLU(), nn.Linear(150, 3)).double()
+    x, y = _data(12)
+    found = gp.audit(model, x[:, :6], y, attacker=gp.Attacker(effort=0))
+    assert found.membership.count("in") == 0
+    (trial,) = gp.what_stops(found, tried=["clip"])
+    assert trial.members == trial.readable == found.score.read > 0
+
+
 def test_more_samples_are_needed_for_larger_batches(found: gp.Audit) -> None:
     assert not gp.what_stops(found, tried=["batch size", "clients"])
     batch, clients = gp.what_stops(found, tried=["batch size", "clients"], more=_data(16))

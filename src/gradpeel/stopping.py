@@ -227,10 +227,11 @@ class _Search:
                 size = self._found.score.batch_size
                 return Trial(words, steps[high].name, None, None, size, None, "unknown")
         step, seen = steps[high], known[high]
-        members = None if seen.refuses_membership else seen.membership.count("in")
-        stops = not seen.score.read
+        read = seen.score.read
+        # A sample that was read took part, also where the membership test itself cannot decide.
+        members = None if seen.refuses_membership else max(read, seen.membership.count("in"))
         size = seen.score.batch_size
-        return Trial(words, step.name, stops, seen.score.read, size, members, step.cost(seen))
+        return Trial(words, step.name, not read, read, size, members, step.cost(seen))
 
     def _audit(self, **changed: object) -> Audit:
         found = self._found
