@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradpeel.datasets import draw_batch, load
 from gradpeel.designs import Design, Layer, SolitonData, Tuned
-from gradpeel.designs.degree_search import find_law, spread_evenly
+from gradpeel.designs.degree_search import GENERATIONS, find_law, spread_evenly
 from gradpeel.designs.rehearsal import Rehearsals
 from gradpeel.exposure import peel_grid
 
@@ -42,13 +42,15 @@ def _bound(layer: Layer, x: Tensor) -> float:
 def test_it_reads_what_the_soliton_leaves() -> None:
     size, features = 160, 40
     auxiliary = _drawn(size, features, seed=1)
-    plain = _shape(SolitonData(auxiliary), 240, features, size)
-    tuned = _shape(Tuned(auxiliary), 240, features, size)
-    assert torch.equal(tuned.weight, plain.weight)
-    clients = [_drawn(size, features, seed=10 + i) for i in range(4)]
-    before = np.mean([_bound(plain, client) for client in clients])
-    after = np.mean([_bound(tuned, client) for client in clients])
-    assert after > before + 0.1
+    clients = [_drawn(size, features, seed=10 + i) for i in range(20)]
+    # Where the cascade of one layer ends depends on few samples: several of them tell.
+    gains = []
+    for seed in range(4):
+        plain = _shape(SolitonData(auxiliary), 240, features, size, seed)
+        tuned = _shape(Tuned(auxiliary), 240, features, size, seed)
+        assert torch.equal(tuned.weight, plain.weight)
+        gains += [_bound(tuned, client) - _bound(plain, client) for client in clients]
+    assert np.mean(gains) > 0.1
 
 
 def test_without_a_gain_it_is_soliton_data_bit_by_bit() -> None:
@@ -76,7 +78,7 @@ def test_progress_is_reported_and_changes_nothing() -> None:
     seen: list[tuple[int, int]] = []
     watched = Tuned(auxiliary, on_progress=lambda done, total: seen.append((done, total)))
     shaped = _shape(watched, 90, 20, 64)
-    assert seen == [(i, 12) for i in range(1, 13)]
+    assert seen == [(i, GENERATIONS) for i in range(1, GENERATIONS + 1)]
     assert torch.equal(shaped.bias, _shape(Tuned(auxiliary), 90, 20, 64).bias)
 
 

@@ -27,12 +27,12 @@ from gradpeel.designs.rehearsal import Rehearsals, worst
 __all__ = ["GENERATIONS", "find_law", "spread_evenly"]
 
 BINS = 12
-GENERATIONS = 12
+GENERATIONS = 20
 LAWS = 16
 """Per generation."""
 BEST = 4
 """Of them, those that the centre moves to."""
-REHEARSED = 6
+REHEARSED = 12
 """Rehearsals of each law; every generation has other ones."""
 STARTS = ((1.0, 0.5), (0.4, 0.25), (0.2, 0.25), (0.6, 0.5), (0.7, 0.1))
 """Share of the robust soliton, and where 1/d is cut off as a share of the batch."""

@@ -37,8 +37,8 @@ GRID = 96
 """How many degrees to tell apart, evenly spaced in the logarithm."""
 VARIANCE = 3.0
 DIRECTIONS = 10
-WORST = 0.25
-"""A cascade that never gets going costs more than many others gain: the worst quarter counts."""
+WORST = 0.5
+"""A cascade that never gets going costs more than many others gain: the worse half counts."""
 
 
 class Rehearsals:
@@ -116,10 +116,10 @@ class Rehearsals:
 
 
 def worst(shares: NDArray[np.float64]) -> float:
-    """The mean of the worst quarter of what rehearsals reached.
+    """The mean of the worse half of what rehearsals reached.
 
     Example:
-        >>> worst(np.array([1.0, 0.25, 1.0, 0.75, 1.0, 1.0, 1.0, 1.0]))
+        >>> worst(np.array([1.0, 0.25, 1.0, 0.75]))
         0.5
     """
     count = max(1, round(WORST * len(shares)))

@@ -33,7 +33,7 @@ from gradpeel.designs.weights import Construction, check_construction, check_sig
 
 __all__ = ["Tuned"]
 
-SEARCHED, HELD_OUT = 24, 24
+SEARCHED, HELD_OUT = 48, 48
 """Rehearsals to search on, and to decide by."""
 TILT = 0.7
 """Without it some of MNIST's clients are unforeseen."""
