@@ -209,7 +209,12 @@ def test_a_sum_of_rows_is_replaced_by_what_its_sample_gives() -> None:
         space = RowSpace.of(residual)
         assert space is not None
         rows = find_rows(
-            residual, space, weight=None, directions=lambda z: z.new_zeros(len(z), 0, 0), effort=1.0
+            residual,
+            space,
+            weight=None,
+            change=None,
+            directions=lambda z: z.new_zeros(len(z), 0, 0),
+            effort=1.0,
         )
         assert len(rows) == 30
         mixed = rows.rows.clone()

@@ -172,6 +172,9 @@ class Peeling:
         self._range = data_range
         residual = Residual(target, update, use_next=use_next_layer)
         self._layer = None if residual.of_several_steps else target.tail.next_layer
+        self._change = None
+        if residual.of_several_steps and target.tail.next_weight_name is not None:
+            self._change = update.gradients.get(target.tail.next_weight_name)
         self._head = last_layer(target, update) if labelled and residual.of_several_steps else None
         self._direction, self._signs = _random_directions(residual, target.neurons)
         can_simulate = (
@@ -317,8 +320,9 @@ class Peeling:
         self._searched_with = len(state.known)
         self._rows, isolated = run_row_cascade(
             state.residual,
-            self._layer,
+            self._target.tail.next_layer,
             self._unit,
+            change=self._change,
             effort=self._effort,
             on_rows=self._on_rows,
         )

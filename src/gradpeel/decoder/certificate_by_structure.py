@@ -142,16 +142,14 @@ def certify_by_support(
     z = candidates.pre_activations
     firing = residual.firing(candidates.coordinates, z, candidates.error)
     there = residual.sent.row_error > 0
-    silent, firm = (~firing.fires & there).double(), (firing.firm & there).double()
     nothing = (LIMITS.slack * (row_error + residual.resolution)).clamp(max=LIMITS.least_part)
-    zero = (rows.abs() <= (nothing * typical(rows))[:, None]).double()
-    # At how many of the neurons that are certain each pattern differs from each row.
-    unlike = silent @ (1.0 - zero).T + firm @ zero.T
+    nothing = nothing * typical(rows)
+    unlike, certain, silent = firing.unlike(rows, nothing, there)
     own = unlike.gather(1, who[:, None])[:, 0]
     another = unlike.scatter(1, who[:, None], torch.inf).amin(1)
-    wrong = own / (silent + firm).sum(1).clamp(min=1.0)
+    wrong = own / certain
     sound = (wrong <= LIMITS.hidden_support) & (own <= LIMITS.own_support * another)
-    sound &= silent.sum(1) >= LIMITS.row_spare
+    sound &= silent >= LIMITS.row_spare
     row, row_error = rows[who], row_error[who]
     sound &= (candidates.error <= LIMITS.exact) & (row_error <= LIMITS.row_error)
     chance = row_error.clamp(min=residual.resolution, max=1.0) ** min(spare, LIMITS.most_equations)
@@ -171,7 +169,7 @@ def certify_by_support(
         evidence=(Evidence.STRUCTURE | Evidence.ROW,) * len(candidates),
         peeled=SampleBlock(
             coordinates=candidates.coordinates,
-            activations=z.relu() * (1.0 - zero[who]),
+            activations=z.relu() * (row.abs() > nothing[who, None]),
             sensitivities=row,
             next_sensitivities=row[:, :0],
             counts=row[:, :0],

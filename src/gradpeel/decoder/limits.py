@@ -185,6 +185,10 @@ class Limits:
     """Projections that make a start where nothing is known of the next layer."""
     row_gap: float = 0.05
     """Largest relative distance between the two sets at the end of a search that led somewhere."""
+    row_gap_near: float = 0.3
+    """The same, where rows are only nearly what the next layer sends back."""
+    row_least_change: float = 0.01
+    """Least part of a change of the next layer that is a direction of its own."""
     row_few_missing: int = 16
     """So few rows that are missing are looked for in what the others leave of the space first."""
     row_remainder_seeds: int = 16

@@ -54,6 +54,23 @@ class Firing(NamedTuple):
     doubt: Tensor
     firm: Tensor
 
+    def unlike(self, rows: Tensor, nothing: Tensor, there: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compare where samples fire with where rows of sensitivities are not zero.
+
+        Args:
+            rows: (m, neurons) the rows.
+            nothing: (m,) or () what counts as zero in them.
+            there: (neurons,) which neurons to compare at.
+
+        Returns:
+            (n, m) at how many of the neurons that are certain each sample differs from each row;
+            (n,) how many are certain; and (n,) at how many it is silent.
+        """
+        silent, firm = (~self.fires & there).double(), (self.firm & there).double()
+        zero = (rows.abs() <= nothing[..., None]).double()
+        differ = silent @ (1.0 - zero).T + firm @ zero.T
+        return differ, (silent + firm).sum(1).clamp(min=1.0), silent.sum(1)
+
 
 @dataclass(frozen=True, eq=False)
 class Sent:

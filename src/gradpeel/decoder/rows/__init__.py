@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from torch import nn
+from torch import Tensor, nn
 
 from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
@@ -47,6 +47,7 @@ def run_row_cascade(
     layer: nn.Linear | None,
     unit: Backward | None,
     *,
+    change: Tensor | None = None,
     effort: float,
     on_rows: Callable[[RowCount], None] | None = None,
 ) -> tuple[RowCount | None, Isolated | None]:
@@ -56,6 +57,7 @@ def run_row_cascade(
         residual: what is left of the update.
         layer: the next layer, if the activations enter one directly.
         unit: the client's backward pass with a share of 1, where it can be simulated.
+        change: of the next layer's weight over several local steps, up to a factor.
         effort: how long to search; 1 is enough as a rule.
         on_rows: called after every batch of seeds with how far it has come.
 
@@ -74,6 +76,7 @@ def run_row_cascade(
         residual,
         space,
         weight=None if layer is None else layer.weight,
+        change=change,
         directions=lambda a: directions(a, residual, width=width, backward=unit),
         effort=effort,
         on_rows=on_rows,
@@ -87,5 +90,8 @@ def run_row_cascade(
     else:
         rows = search()
         found = solve(rows, residual)
-    isolated = None if found is None else isolate(found, space, residual, width=width)
-    return RowCount(len(rows), space.rank), isolated
+    if found is None:
+        return RowCount(len(rows), space.rank), None
+    # What the next layer sends back differs from step to step: samples are read without it.
+    width = 0 if residual.of_several_steps else width
+    return RowCount(len(rows), space.rank), isolate(found, space, residual, width=width)

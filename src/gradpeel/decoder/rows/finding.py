@@ -12,7 +12,7 @@ from gradpeel.decoder.limits import LIMITS
 from gradpeel.decoder.recovery import RowCount
 from gradpeel.decoder.residual import Residual
 from gradpeel.decoder.rows.remainder import search_remainder
-from gradpeel.decoder.rows.row_sets import ByNextLayer, BySilence, Guess, RowSet
+from gradpeel.decoder.rows.row_sets import ByNextLayer, BySilence, Guess, NearNextLayer, RowSet
 from gradpeel.decoder.rows.search import search
 from gradpeel.decoder.rows.seeds import Seeds
 from gradpeel.decoder.rows.space import RowSpace
@@ -54,6 +54,7 @@ def find_rows(
     space: RowSpace,
     *,
     weight: Tensor | None,
+    change: Tensor | None,
     directions: Directions,
     effort: float,
     known: Rows | None = None,
@@ -65,16 +66,15 @@ def find_rows(
         residual: what is left of the update.
         space: its column space.
         weight: (next width, neurons) of the next layer, if the activations enter one directly.
+        change: (next width, neurons) what it changed by over several steps, up to a factor, if
+            that is known.
         directions: that loss gradients may have there.
         effort: how long to search; 1 is enough as a rule.
         known: rows that an earlier search has found, to be kept.
         on_rows: called after every batch of seeds with how far it has come.
     """
     seeds = Seeds(residual, space)
-    kind: RowSet = BySilence(space)
-    # A next layer that is about as wide as neurons fire can send back anything.
-    if weight is not None and len(weight) <= LIMITS.row_widest_next * len(space.unit):
-        kind = ByNextLayer(space, weight)
+    kinds = _kinds(residual, space, weight, change)
     scale = space.error / space.unit  # from units of the error to those of the search
     rows = space.exact.new_zeros(0, len(space.unit)) if known is None else known.rows
     error = rows.sum(1) if known is None else known.error
@@ -82,12 +82,15 @@ def find_rows(
     most = effort * LIMITS.row_seeds * space.rank
     while len(rows) < space.rank and tried < most:
         patience = LIMITS.row_patience if len(rows) else LIMITS.row_patience_at_first
+        patience *= len(kinds)
         if stale >= effort * patience:
             break
         is_last = stale + 1 >= effort * patience
+        kind, turns = kinds[stale % len(kinds)], stale // len(kinds)
         found, off = rows[:0], error[:0]
         here = _normalised(rows * scale)
-        guesses = _guesses(space, seeds, kind, directions, known=here, again=stale % 2 == 0)
+        again = turns % 2 == 0
+        guesses = _guesses(space, seeds, kind, kinds[-1], directions, known=here, again=again)
         for guess, count in guesses:
             tried += count
             known_rows = Rows(space, rows, error, tried)
@@ -104,10 +107,25 @@ def find_rows(
     return Rows(space, rows, error, tried)
 
 
+def _kinds(
+    residual: Residual, space: RowSpace, weight: Tensor | None, change: Tensor | None
+) -> list[RowSet]:
+    """What rows look like; they are searched for by the first, and by the next one if in vain."""
+    silence = BySilence(space)
+    # A next layer that is about as wide as neurons fire can send back anything.
+    if weight is None or len(weight) > LIMITS.row_widest_next * len(space.unit):
+        return [silence]
+    if not residual.of_several_steps:
+        return [ByNextLayer(space, weight)]
+    # Where the next layer changed much, it says less than silence alone.
+    return [NearNextLayer(space, weight, weight[:0] if change is None else change), silence]
+
+
 def _guesses(
     space: RowSpace,
     seeds: Seeds,
     kind: RowSet,
+    remainder: RowSet,
     directions: Directions,
     *,
     known: Tensor,
@@ -122,13 +140,14 @@ def _guesses(
         space: the column space.
         seeds: the mixtures of the update.
         kind: what rows look like.
+        remainder: the same for the search in what known rows leave.
         directions: that loss gradients may have at the next layer.
         known: (n, live) rows that are known, in the units of the search.
         again: whether known rows may be found again. Kept from that, the search comes to fewer rows
             at first, and to those that are missing in the end.
     """
     if space.rank - len(known) <= LIMITS.row_few_missing:
-        yield search_remainder(space, seeds, kind, known), LIMITS.row_remainder_seeds
+        yield search_remainder(space, seeds, remainder, known), LIMITS.row_remainder_seeds
     z = seeds.draw(LIMITS.row_batch, known)
     fires, count = (z > 0)[:, space.live], len(z)
     for guess in search(space, kind, fires, directions(z.relu()), None if again else known):

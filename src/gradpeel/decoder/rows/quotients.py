@@ -81,11 +81,10 @@ def _samples_of(
     """The samples of those rows that some candidate fires like, in the factor that fits it."""
     z = candidates.pre_activations
     firing = residual.firing(candidates.coordinates, z, candidates.error)
-    there = ~residual.quiet
-    silent, firm = (~firing.fires & there).double(), (firing.firm & there).double()
-    zero = rows.abs() <= LIMITS.least_part * typical(rows)[:, None]
-    unlike = silent @ (~zero).double().T + firm @ zero.double().T
-    unlike /= (silent + firm).sum(1, keepdim=True).clamp(min=1.0)
+    nothing = LIMITS.least_part * typical(rows)
+    unlike, certain, _ = firing.unlike(rows, nothing, ~residual.quiet)
+    unlike /= certain[:, None]
+    zero = rows.abs() <= nothing[:, None]
     # A neuron where the row is zero cannot have shown its sample.
     unlike = torch.where(zero[:, candidates.neurons].T, torch.inf, unlike)
     wrong, who = unlike.min(0)

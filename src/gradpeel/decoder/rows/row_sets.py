@@ -51,6 +51,8 @@ class RowSet(Protocol):
     """The vectors that have the form of a row."""
 
     damping: float
+    gap_there: float
+    """Largest relative distance between the sets at which a search has come to a row."""
     most_error: float
     """Largest relative error of a row that can still be distinguished from other vectors."""
 
@@ -97,6 +99,7 @@ class ByNextLayer:
     """
 
     damping = 0.2
+    gap_there = LIMITS.row_gap
     most_error = LIMITS.row_error_fitted
 
     def __init__(self, space: RowSpace, weight: Tensor) -> None:
@@ -196,6 +199,46 @@ class ByNextLayer:
         return found
 
 
+class NearNextLayer(ByNextLayer):
+    """Rows that are zero or nearly what the next layer sends back, which changed meanwhile.
+
+    After several local steps a row is a sum of what several next layers sent back, each of them
+    nearly the first one and a share of its change. That leads near the row, and silence says which
+    it is.
+    """
+
+    most_error = LIMITS.row_error
+    gap_there = LIMITS.row_gap_near
+
+    def __init__(self, space: RowSpace, weight: Tensor, change: Tensor) -> None:
+        """Prepare.
+
+        Args:
+            space: the column space.
+            weight: (next width, neurons) of the next layer, as it was sent.
+            change: (next width, neurons) what it changed by, in any unit; or no rows.
+        """
+        self._width = len(weight)
+        first, weight = torch.linalg.qr(weight.double().T).Q, weight.double()
+        other = change.double().T
+        # The gradients of a softmax add up to nothing: there are fewer directions than rows.
+        other, size, _ = torch.linalg.svd(other - first @ (first.T @ other), full_matrices=False)
+        most = int(LIMITS.row_widest_next * len(space.unit)) - len(weight)
+        other = other[:, size > LIMITS.row_least_change * size.sum()][:, :most].T
+        usual = weight.norm(dim=1).mean()
+        super().__init__(space, torch.cat([weight, usual * other]))
+
+    def start(self, basis: Tensor, fires: Tensor, directions: Tensor) -> tuple[Tensor, State]:
+        """For each guess the direction that puts most of the row into the space."""
+        none = self._weight.shape[1] - self._width
+        return super().start(basis, fires, torch.nn.functional.pad(directions, (0, none)))
+
+    def polish(self, guess: Guess, *, loose: bool = False) -> list[tuple[Tensor, Tensor]]:
+        """By where they are zero."""
+        del loose
+        return [polish_by_silence(self._space, silent) for silent in guess.silent]
+
+
 class BySilence:
     """Rows that are zero wherever a sample is silent, and anything elsewhere.
 
@@ -203,6 +246,7 @@ class BySilence:
     """
 
     damping = 0.6
+    gap_there = LIMITS.row_gap
     most_error = LIMITS.row_error
 
     def __init__(self, space: RowSpace) -> None:

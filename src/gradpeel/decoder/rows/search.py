@@ -44,7 +44,7 @@ def search(
             near, _, state = rows.nearest(x, state)
             x = x + rows.damping * (project(2 * near - x) - near)
         guess, gap = _end(project, rows, x, state)
-        there = gap <= LIMITS.row_gap
+        there = gap <= rows.gap_there
         yield guess.pick(there)
         x, state = x[~there], tuple(part[~there] for part in state)
         if not len(x):

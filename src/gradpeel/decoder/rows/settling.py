@@ -16,9 +16,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from gradpeel.decoder.limits import LIMITS
-from gradpeel.decoder.residual import Residual
+from gradpeel.decoder.residual import Firing, Residual
 from gradpeel.decoder.rows.finding import Rows, nearness, sparsest
 from gradpeel.decoder.rows.polish import polish_by_silence
 from gradpeel.decoder.rows.solving import Solution, solve
@@ -50,15 +51,35 @@ def settle(rows: Rows, residual: Residual) -> tuple[Solution | None, Rows]:
 
 
 def _rows_of(found: Solution, rows: Rows, residual: Residual) -> Rows:
-    """The rows that samples give; the same object if they are those that the samples came from."""
+    """The rows that samples give; the same object if they are those that the samples came from.
+
+    Where a sample fired in between at many neurons, though at neither end, its pattern gives no
+    row. Then the row that it came from stays, unless another fits the pattern nearly as well.
+    """
+    live = rows.space.live
     z = residual.pre_activations(found.samples)
-    may_fire = residual.firing(found.samples, z, found.sample_error).fires[:, rows.space.live]
-    given = [polish_by_silence(rows.space, ~fires) for fires in may_fire]
+    firing = Firing(
+        *(part[:, live] for part in residual.firing(found.samples, z, found.sample_error))
+    )
+    given = [polish_by_silence(rows.space, ~fires) for fires in firing.fires]
     row, error = (torch.stack(part) for part in zip(*given, strict=True))
     good = error <= LIMITS.row_error
     near = torch.maximum(nearness(error), nearness(rows.error))
-    if bool((good & ((row * rows.rows).sum(1).abs() > 1.0 - near)).all()):
+    agrees = good & ((row * rows.rows).sum(1).abs() > 1.0 - near)
+    agrees |= ~good & _is_supported(rows, firing)
+    if bool(agrees.all()):
         return rows
-    row, error = row[good], error[good]
+    good |= agrees
+    row = torch.where(agrees[:, None], rows.rows, row)[good]
+    error = torch.where(agrees, rows.error, error)[good]
     kept = sparsest(row, error)
     return replace(rows, rows=row[kept], error=error[kept])
+
+
+def _is_supported(rows: Rows, firing: Firing) -> Tensor:
+    """(n,) whether samples fire where their rows are not zero, and no other row fits them."""
+    everywhere = torch.ones_like(firing.fires[0])
+    unlike, certain, _ = firing.unlike(rows.rows, torch.zeros_like(rows.error), everywhere)
+    own = unlike.diagonal()
+    another = (unlike + torch.diag(own.new_full((len(own),), torch.inf))).amin(1)
+    return (own <= LIMITS.hidden_support * certain) & (own <= LIMITS.own_support * another)
