@@ -206,6 +206,9 @@ class Peeling:
         self._vague = False
         self._effort = effort
         self._searched_with = -1
+        # After several steps a sample that is peeled leaves errors in which rows are lost, and rows
+        # find what single neurons yield as well.
+        self._rows_first = residual.of_several_steps
         self._rows: RowCount | None = None
         self._solved: Solved | None = None
         self._on_rows = on_rows
@@ -225,7 +228,7 @@ class Peeling:
         self._learn_share(find(state.residual, everywhere, self._direction), state.residual)
         stage = Stage.STRICT
         # It may be that no candidate has the direction of any label: then there is nothing to peel.
-        if self._loss is not None and self._share is None:
+        if self._rows_first or (self._loss is not None and self._share is None):
             stage = Stage.ROWS
         while True:
             if state.is_explained:
@@ -233,16 +236,15 @@ class Peeling:
                     break
                 touched = everywhere
             seen = self._look_and_choose(touched, stage)
-            if seen is None:
-                break
-            look, chosen, combinations = seen
-            if not len(chosen):
-                state.log(look, chosen, stage)
+            if seen is None or not len(seen[1]):
+                if seen is not None:
+                    state.log(seen[0], seen[1], stage)
                 touched, harder = everywhere, self._after_a_stall(stage)
                 if harder is None:
                     break
                 stage = harder
                 continue
+            look, chosen, combinations = seen
             new, touched = state.enter(look, chosen, stage, combinations)
             stage = Stage.STRICT
             yield state.trace[-1]
@@ -309,7 +311,8 @@ class Peeling:
         if stage < self._judge.last_stage:
             return Stage(stage + 1)
         if stage is Stage.ROWS:
-            return None
+            first, self._rows_first = self._rows_first, False
+            return Stage.STRICT if first else None
         return Stage.STRICT if self._settle_trial() else Stage.ROWS
 
     def _read_rows(self) -> tuple[Look, Tensor, Tensor] | None:
@@ -318,7 +321,7 @@ class Peeling:
         if not self._effort or self._searched_with == len(state.known):
             return None
         self._searched_with = len(state.known)
-        self._rows, isolated = run_row_cascade(
+        rows, isolated = run_row_cascade(
             state.residual,
             self._target.tail.next_layer,
             self._unit,
@@ -326,6 +329,7 @@ class Peeling:
             effort=self._effort,
             on_rows=self._on_rows,
         )
+        self._rows = rows or self._rows
         if isolated is None:
             return None
         look = self._look_at(isolated)
