@@ -5,14 +5,16 @@
 DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. Untouched networks of 1,000
 neurons; clients take 5 or 20 steps on all of their samples, or one epoch or five in minibatches of
 16, at learning rates of 0.01 and 0.1. `COMBINATIONS` lists the networks, inputs, dtypes and batch
-sizes. The cells come in an order in which every part of the list covers all data sets and spreads
-over the combinations, so a run may be stopped at any time (`--most` counts cells); rows are
-appended as they come, and the next run resumes. The exit code is 1 if anything that was certified
+sizes; after them come the same trainings where the server shaped the layer (`DESIGNED`). The cells
+come in an order in which every part of the list covers all data sets and spreads over the
+combinations, so a run may be stopped at any time (`--most` counts cells); rows are appended as they
+come, and the next run resumes. The exit code is 1 if anything that was certified
 is wrong.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -76,6 +78,12 @@ COMBINATIONS = (
     ),
 )
 
+DESIGNED = tuple(
+    Cell(dataset="", scaling="unit", start=design, batch_size=64, setting=setting)
+    for setting in TRAININGS
+    for design in ("trap-weights", "soliton-free", "soliton-data")
+)
+
 TITLES = (
     "data",
     "inputs",
@@ -108,12 +116,14 @@ class Row(rows.Row):
 
 def cells() -> Iterator[Cell]:
     """All data sets in turn, each time in other combinations."""
-    count = len(COMBINATIONS)
-    for turn in range(count):
-        for place, dataset in enumerate(STANDARD):
-            # In steps of 7 a data set meets half of the combinations, and then the others.
-            step = 7 * (len(STANDARD) * turn + place) + turn // (count // 2)
-            yield replace(COMBINATIONS[step % count], dataset=dataset)
+    for combinations in (COMBINATIONS, DESIGNED):
+        count = len(combinations)
+        # In steps of 7 a data set meets some of the combinations, and then others.
+        circle = count // math.gcd(7 * len(STANDARD), count)
+        for turn in range(count):
+            for place, dataset in enumerate(STANDARD):
+                step = 7 * (len(STANDARD) * turn + place) + turn // circle
+                yield replace(combinations[step % count], dataset=dataset)
 
 
 def measure(cell: Cell, data_dir: Path) -> Row:

@@ -33,7 +33,8 @@ class Cell:
     Attributes:
         dataset: name of the data set.
         scaling: "unit" for inputs in [0, 1], "standardised" for mean 0 and deviation 1.
-        start: of the network: the paper's, or PyTorch's.
+        start: of the network: the paper's, PyTorch's, or the paper's with a layer that a design
+            shapes, by the design's name.
         batch_size: samples in the batch, drawn by the seed.
         neurons: of the attacked layer.
         dtype: what the client computes in.

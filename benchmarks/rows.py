@@ -24,8 +24,9 @@ from torch import Tensor, nn
 import gradpeel as gp
 from benchmarks.cells import load_cached, markdown_table, run
 from benchmarks.command import arguments, show
-from benchmarks.row_suites import SETTINGS, SUITES, Cell, Setting
+from benchmarks.row_suites import SETTINGS, STARTS, SUITES, Cell, Setting
 from gradpeel.datasets.standard import STANDARD
+from gradpeel.designs import Design, DesignName, DesignOptions, Passive
 from gradpeel.gradients import gradients
 from gradpeel.networks import mlp
 
@@ -177,15 +178,18 @@ def decode(
         classes,
         (cell.neurons, *setting.tail),
         rng=np.random.default_rng([cell.seed, 0]),
-        init="paper" if cell.start == "paper" else "torch",
+        init="torch" if cell.start == "torch" else "paper",
     ).to(dtype)
     _trained(model, x[others].to(dtype), y[others], steps=setting.steps)
+    design: Design = Passive()
+    if cell.start not in STARTS:
+        design = DesignOptions(DesignName(cell.start)).build(x[others[: cell.batch_size]])
     return gp.audit(
         model,
         x[batch].to(dtype),
         y[batch],
         client=setting.client,
-        attacker=gp.Attacker(knows_tail=setting.knows_tail, effort=effort),
+        attacker=gp.Attacker(design, knows_tail=setting.knows_tail, effort=effort),
         seed=cell.seed,
     )
 

@@ -12,18 +12,29 @@ import torch
 
 import gradpeel as gp
 from benchmarks import rounds
-from benchmarks.rounds import COMBINATIONS, TRAININGS, Row, cells, changes, measure, summarise
+from benchmarks.rounds import (
+    COMBINATIONS,
+    DESIGNED,
+    TRAININGS,
+    Row,
+    cells,
+    changes,
+    measure,
+    summarise,
+)
 from gradpeel.datasets.standard import STANDARD
 from gradpeel.networks import mlp
 
 
 def test_every_part_of_the_list_covers_all_data_sets_and_spreads() -> None:
     every = [*cells()]
-    assert len(set(every)) == len(every) == len(COMBINATIONS) * len(STANDARD)
-    first = every[: 3 * len(STANDARD)]
-    assert set(Counter(cell.dataset for cell in first).values()) == {3}
-    assert max(Counter(replace(cell, dataset="") for cell in first).values()) == 1
-    assert {cell.setting for cell in first} == set(TRAININGS)
+    untouched = len(COMBINATIONS) * len(STANDARD)
+    assert len(set(every)) == len(every) == untouched + len(DESIGNED) * len(STANDARD)
+    for part in (every[:untouched], every[untouched:]):
+        first = part[: 3 * len(STANDARD)]
+        assert set(Counter(cell.dataset for cell in first).values()) == {3}
+        assert max(Counter(replace(cell, dataset="") for cell in first).values()) == 1
+        assert {cell.setting for cell in first} == set(TRAININGS)
 
 
 def test_changes_are_those_of_the_models_at_both_ends() -> None:
