@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradpeel.designs.degrees import RobustSoliton, harmonic
-from gradpeel.designs.rehearsal import Rehearsals, worst
+from gradpeel.designs.rehearsal import Rehearsals
 
 __all__ = ["GENERATIONS", "find_law", "spread_evenly"]
 
@@ -49,7 +49,7 @@ def find_law(
     generations: int = GENERATIONS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float64]:
-    """Search a law of degrees for which peeling reaches the largest share in bad rehearsals.
+    """Search a law of degrees for which peeling reaches the largest share on average.
 
     Args:
         stage: the neurons and rehearsals.
@@ -66,7 +66,7 @@ def find_law(
 
     def judge(log_weights: NDArray[np.float64], which: Sequence[int]) -> float:
         places = rng.permutation(spread_evenly(bins.law(log_weights), stage.neurons, rng))
-        return worst(stage.reached(places, which))
+        return float(stage.reached(places, which).mean())
 
     starts = [bins.log_weights(stage, _mixture(batch_size, *start)) for start in STARTS]
     every = range(rehearsals)

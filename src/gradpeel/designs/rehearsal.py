@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from gradpeel.exposure import peel_grid
 
-__all__ = ["Rehearsals", "worst"]
+__all__ = ["Rehearsals"]
 
 HIGHEST = 0.7
 """Largest degree as a share of the batch: denser neurons are spent before any cascade ends."""
@@ -37,8 +37,6 @@ GRID = 96
 """How many degrees to tell apart, evenly spaced in the logarithm."""
 VARIANCE = 3.0
 DIRECTIONS = 10
-WORST = 0.5
-"""A cascade that never gets going costs more than many others gain: the worse half counts."""
 
 
 class Rehearsals:
@@ -113,17 +111,6 @@ class Rehearsals:
             grid = self._rows > self._thresholds[counts, columns]
             shares.append(float((peel_grid(grid.T) > 0).double().mean()))
         return np.array(shares)
-
-
-def worst(shares: NDArray[np.float64]) -> float:
-    """The mean of the worse half of what rehearsals reached.
-
-    Example:
-        >>> worst(np.array([1.0, 0.25, 1.0, 0.75]))
-        0.5
-    """
-    count = max(1, round(WORST * len(shares)))
-    return float(np.sort(shares)[:count].mean())
 
 
 def _leading_directions(rows: NDArray[np.float32]) -> NDArray[np.float64]:
