@@ -10,7 +10,7 @@ Example:
     >>> verdict(found)
     'All 4 samples were recovered from one gradient, with their labels, to ... digits.'
     >>> adversary(found)
-    'a server that follows the protocol and only watches (passive: nothing is tampered with, so ...'
+    'a server that follows the protocol and only watches (passive: nothing is changed, so ...'
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def adversary(audit: Audit) -> str:
     if audit.design.active:
         how = "active: the client receives a layer that was tampered with"
     else:
-        how = "passive: nothing is tampered with, so the client has nothing to notice"
+        how = "passive: nothing is changed, so the client cannot notice anything"
     return f"{printable(audit.design.adversary, most=400)} ({how})"
 
 
@@ -271,8 +271,7 @@ def _beyond(audit: Audit, is_inverted: bool) -> str:
     if is_inverted:
         return f"{what}. The inputs that were reconstructed from them are not certified."
     return (
-        f"{what}: how much of an input they reveal is a question of its own, which only a "
-        "reconstruction (`gradpeel.invert`) answers."
+        f"{what}. To find out how much of an input they reveal, reconstruct it (`gradpeel.invert`)."
     )
 
 
