@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     given = parser.parse_args()
     data = load("cifar10", data_dir=given.data_dir)
-    page = audited(data, given.batch_size, given.neurons, shaped=True)
+    page = audited(data, given.batch_size, given.neurons)
     started = time.perf_counter()
     written = len(page.html.encode())
     rendered = time.perf_counter() - started

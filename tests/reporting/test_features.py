@@ -78,6 +78,7 @@ def test_a_decoded_update_says_it_too(
 def test_the_page_shows_no_pictures_of_features(found: Audit, digits: Dataset) -> None:
     page = gp.report(found, digits)
     payload = page.payload
+    assert payload.story.severity.name == "Complete exposure of feature vectors"
     assert (payload.space, payload.layer) == ("features", "head.0")
     assert payload.mosaic is None
     assert payload.all_features == 100

@@ -77,29 +77,30 @@ def severity(audit: Audit) -> tuple[str, str]:
     if not counts.read:
         return _unread(audit)
     is_input, noun = audit.recovery.space == "input", audit.recovery.noun
+    what = "exposure of records" if is_input else "exposure of feature vectors"
     if not counts.missed:
         whose = "the whole batch" if audit.update.clients == 1 else "all clients' samples"
         whole = whose if is_input else f"the feature vectors of {whose}"
-        return "Full disclosure", f"Anyone who sees this update can read {whole}."
-    name = "Major disclosure" if 2 * counts.read >= counts.batch_size else "Partial disclosure"
-    return name, (
+        return f"Complete {what}", f"Anyone who sees this update can read {whole}."
+    degree = "Major" if 2 * counts.read >= counts.batch_size else "Partial"
+    return f"{degree} {what}", (
         f"Anyone who sees this update can read {counts.read:,} of its "
         f"{counted(counts.batch_size, noun)}."
     )
 
 
 def _unread(audit: Audit) -> tuple[str, str]:
-    """What an update discloses where no sample was read: membership, tokens, or nothing."""
+    """What an update exposes where no sample was read: membership, tokens, or nothing."""
     if not audit.refuses_membership and audit.membership.count("in"):
-        return "Membership disclosed", (
+        return "Exposure of membership", (
             "This attack read no sample, but anyone who sees this update can tell whether a "
             "record that they hold took part."
         )
     if any(len(tokens) for tokens in audit.leaked_tokens.values()):
-        return "Tokens disclosed", (
+        return "Exposure of tokens", (
             "This attack read no sample, but the update names the tokens that occurred in them."
         )
-    return "No disclosure found", "This attack read nothing, which is not proof of protection."
+    return "No exposure found", "This attack read nothing, which is not proof of protection."
 
 
 def came_back(audit: Audit, *, is_inverted: bool = False) -> str | None:
