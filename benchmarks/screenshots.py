@@ -2,8 +2,8 @@
 
     python -m benchmarks.screenshots [--out docs/images] [--only digits]
 
-Both are real: the pages are those that `gradpeel demo` writes, opened in a browser, and the terminal
-shows what the command wrote to one. They show nothing but data that comes with gradpeel.
+Both are real: the pages are those that `gradpeel demo` writes, opened in a browser, and the
+terminal shows what the command wrote to one. They show nothing but data that comes with gradpeel.
 """
 
 from __future__ import annotations
