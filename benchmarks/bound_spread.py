@@ -2,7 +2,7 @@
 
     python -m benchmarks.bound_spread --data-dir DIR --cells "harus SD-Ind 512, mnist SF-Ind 256"
 
-The paper tells neither its seeds nor which samples formed its batches. This prints, per cell, the
+The paper states neither its seeds nor which samples formed its batches. This prints, per cell, the
 peeling bound, over seeds: on the first samples of the files, and on
 samples drawn by the seed. Activation grids only, so it is quick.
 """

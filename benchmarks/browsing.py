@@ -11,7 +11,7 @@ import numpy as np
 
 import gradpeel as gp
 from gradpeel.datasets import Dataset, draw_batch
-from gradpeel.designs import Passive, SolitonData
+from gradpeel.designs import SolitonData
 from gradpeel.networks import mlp
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-def audited(data: Dataset, batch_size: int, neurons: int, *, shaped: bool = False) -> gp.Report:
-    """The report of an audit as `gradpeel demo` runs them, or with Soliton-Data, mirrored."""
+def audited(data: Dataset, batch_size: int, neurons: int) -> gp.Report:
+    """The report of an audit with Soliton-Data, mirrored."""
     batch = draw_batch(data, batch_size)
     model = mlp(
         data.features,
@@ -60,5 +60,5 @@ def audited(data: Dataset, batch_size: int, neurons: int, *, shaped: bool = Fals
         rng=np.random.default_rng([0, 0]),
         sample_shape=data.sample_shape,
     )
-    design = SolitonData(batch.auxiliary, "mirrored") if shaped else Passive()
+    design = SolitonData(batch.auxiliary, "mirrored")
     return gp.report(gp.audit(model, batch.x, batch.y, attacker=gp.Attacker(design)), data)

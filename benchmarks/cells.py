@@ -1,4 +1,4 @@
-"""Measuring many cells: in parallel, a line of a CSV file each, going on where it was stopped.
+"""Measure many cells in parallel, one line of a CSV file per cell; an interrupted run resumes.
 
 A *cell* names one measurement, a *row* holds it; both are frozen dataclasses of strings and
 numbers. Every row is a pure function of its cell, so that it does not matter who measures it when.

@@ -78,9 +78,9 @@ class Condition:
         dtype: what the client computes in.
         noise: on the update, relative to the spread of each gradient.
         copies: share of the batch that is copies of other samples in it.
-        knows_batch_size: whether the server is told the batch size.
+        knows_batch_size: whether the batch size is stated.
         knows_tail: whether it knows loss and tail.
-        shows_size: whether it can tell the batch size: it is told, or sees what one sample weighs.
+        shows_size: whether the batch size is stated, or shown by what one sample weighs.
         loss: what the client minimises.
         tail: widths of further hidden layers.
         change: what else is different about the network.

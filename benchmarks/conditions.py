@@ -4,7 +4,7 @@
 
 DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. The conditions, and what must be
 reached in each, are in `benchmarks.clients`. Rows are appended as they come, small batches first,
-so an interrupted run goes on where it stopped; delete the file to start over, and give every width
+so an interrupted run resumes where it stopped; delete the file to start over, and give every width
 and version of the code its own. The exit code is 1 if anything that was certified is wrong.
 """
 

@@ -1,4 +1,4 @@
-"""What an honest server reads of ten networks that people know.
+"""What an honest server reads from ten well-known networks.
 
     python -m benchmarks.gallery --data-dir DIR --out gallery.csv --markdown table.md
     python -m benchmarks.gallery --data-dir DIR --suite behind --out behind.csv

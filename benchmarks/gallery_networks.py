@@ -1,4 +1,4 @@
-"""Ten networks that people know, as small modules with PyTorch's default initialisation.
+"""Ten well-known networks, as small modules with PyTorch's default initialisation.
 
 Each takes one tensor and returns one. Their shapes follow the papers and tutorials they are known
 from; where these have images of ImageNet, the ones here take those of CIFAR-10 or MNIST.

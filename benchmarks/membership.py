@@ -4,8 +4,8 @@
     python -m benchmarks.membership --data-dir DIR --suite limits --out limits.csv
 
 DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. A cell draws a batch, and up to
-2,000 records that are not in it from the same file, and asks for all of them at once; nothing is
-said of which are which, and no non-members are given. The suites:
+2,000 records that are not in it from the same file, and asks for all of them at once, without
+stating which are which and without known non-members. The suites:
 
 - goals: all data sets in float32, PyTorch's start and all designs, one gradient and 20 minibatch
   steps at lr 0.1; batches of 128 and, for PyTorch's start, of 0.8 times the number of neurons or of

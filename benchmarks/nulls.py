@@ -57,7 +57,7 @@ class Scene:
 
 @dataclass(frozen=True, eq=False)
 class Null:
-    """What the decoder gets in place of an honest update, and the truth.
+    """What the decoder gets instead of an honest update, and the truth.
 
     Attributes:
         model: the network that the decoder takes for the client's.

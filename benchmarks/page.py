@@ -5,7 +5,7 @@
 The page of an audit of CIFAR-10 (Soliton-Data, mirrored) is written to a file and opened from disk,
 each time in a fresh context. Measured is the time until the page is loaded (scripts have run by
 then, the grid is drawn, the first samples are shown) and a click on "one round on" was answered.
-Then all rounds are gone through, and the time of a step is that until the grid is drawn anew.
+Then it steps through all rounds; the time of a step is the time until the grid is drawn again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     given = parser.parse_args()
     data = load("cifar10", data_dir=given.data_dir)
-    page = audited(data, given.batch_size, given.neurons, shaped=True)
+    page = audited(data, given.batch_size, given.neurons)
     started = time.perf_counter()
     written = len(page.html.encode())
     rendered = time.perf_counter() - started

@@ -62,7 +62,7 @@ def reference_peel(
         give_up_after: CPU seconds after which no further round is begun.
     """
     if update.share is None:
-        raise SystemExit("the paper's loop must be told the batch size")
+        raise SystemExit("the paper's loop needs the batch size")
     target = gp.split(model).to(dtype=torch.float64)
     rows = update.gradients[target.weight_name].double().clone()
     bias = update.gradients[target.bias_name].double().clone()

@@ -2,8 +2,8 @@
 
     python -m benchmarks.screenshots [--out docs/images] [--only digits]
 
-Both are real: the pages are those of `gradpeel demo`, opened in a browser, and the terminal shows
-what the command wrote to one. They show nothing but data that comes with gradpeel.
+Both are real: the pages are those that `gradpeel demo` writes, opened in a browser, and the
+terminal shows what the command wrote to one. They show nothing but data that comes with gradpeel.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from playwright.sync_api import Browser, FloatRect
 from rich.console import Console
 from rich.text import Text
 
-from benchmarks.browsing import audited, browser
-from gradpeel.datasets import load
+from benchmarks.browsing import browser
+from gradpeel.demo import run_demo
 from gradpeel.files import write_files
 
 Scheme = Literal["light", "dark"]
 
-CASES = {"photos": (260, 2000), "digits": (64, 1000)}
-"""Data sets with batch size and number of neurons, as in the demo."""
+PAGES = ("photos", "digits")
+"""Data sets of the demo whose pages are shown."""
 WIDTH, HEIGHT = 1280, 800
 TERMINAL = "terminal"
 COMMAND = "gradpeel audit --data digits --batch-size 64"
@@ -53,15 +53,17 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument(
-        "--only", choices=sorted([*CASES, TERMINAL]), nargs="+", default=[*CASES, TERMINAL]
+        "--only", choices=sorted([*PAGES, TERMINAL]), nargs="+", default=[*PAGES, TERMINAL]
     )
     given = parser.parse_args()
     pictures: dict[str, bytes] = {}
     with tempfile.TemporaryDirectory() as folder, browser() as started:
-        for name in CASES.keys() & set(given.only):
-            file = audited(load(name), *CASES[name]).save(Path(folder) / f"{name}.html")
+        shown = [name for name in PAGES if name in given.only]
+        if shown:
+            run_demo(Path(folder), on_progress=print)
+        for name in shown:
             for scheme in ("light", "dark"):
-                pictures |= _taken(started, file, name, scheme)
+                pictures |= _taken(started, Path(folder) / name / "report.html", name, scheme)
         if TERMINAL in given.only:
             pictures[f"{TERMINAL}.png"] = _terminal(started)
     for path in write_files(given.out, pictures):

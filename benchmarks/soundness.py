@@ -6,7 +6,7 @@ DIR holds `<name>.npz` files with x_train, y_train, x_test, y_test. Every kind o
 `benchmarks.nulls` is decoded in every dtype, with and without tail and next layer, until each dtype
 has had as many candidates as asked for. What comes back farther than 0.05 from every sample of the
 batch is false; what comes back nearer is a real sample, up to a trace, and counted apart. Rows are
-appended as they come, so an interrupted run goes on where it stopped. The exit code is 1 if
+appended as they come, so an interrupted run resumes where it stopped. The exit code is 1 if
 anything was false.
 """
 

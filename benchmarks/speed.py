@@ -1,4 +1,4 @@
-"""What a peel costs, beside what it cannot do without and beside the paper's loop as written.
+"""What a peel costs, next to the matrix product that it needs and the paper's loop as written.
 
     python -m benchmarks --data-dir DIR [--out speed.csv] [--markdown FILE] [--plot FILE]
 

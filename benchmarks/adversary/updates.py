@@ -52,7 +52,7 @@ def scaled(make: Make, *, factor: float | None = None) -> Make:
 
 
 def summed(make: Make) -> Make:
-    """The sum of the losses in place of their mean."""
+    """The sum of the losses instead of their mean."""
 
     def scene(setting: Setting) -> Scene:
         return replace(make(setting), reduction="sum")

@@ -13,7 +13,7 @@ check = leakage_mod(
     policy=lambda context: context.run_config["leakage-policy"],
     client=CLIENT,
 )
-app = ClientApp(mods=[check])  # first, so that it sees what leaves
+app = ClientApp(mods=[check])  # the first mod, so that it sees what leaves
 
 
 @app.train()

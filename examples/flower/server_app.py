@@ -1,4 +1,4 @@
-"""A server of a simulation: FedAvg, and a report on what it could read."""
+"""The server of a simulation: FedAvg, and a report on what the server could read."""
 
 import torch
 from flwr.app import ArrayRecord, Context

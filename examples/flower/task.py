@@ -1,4 +1,4 @@
-"""What clients and server share: the network, the clients' data, and how they train."""
+"""What the clients and the server have in common: the network, the data, and the training."""
 
 import torch
 from flwr.app import Context
@@ -16,7 +16,7 @@ def make_model() -> nn.Module:
 
 
 def load_batch(context: Context) -> tuple[Tensor, Tensor]:
-    """This client's samples: another part of the digits for every one."""
+    """This client's samples: a different part of the digits for each client."""
     data, part = load("digits"), int(context.node_config["partition-id"])
     mine = slice(part * SAMPLES, (part + 1) * SAMPLES)
     return torch.tensor(data.x_train[mine], dtype=torch.float32), torch.tensor(data.y_train[mine])

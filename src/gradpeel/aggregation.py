@@ -5,7 +5,7 @@ so after one gradient each the sum is the gradient of one batch that holds them 
 that holds for one client's batch holds for it. After local training it still is a sum over samples,
 each silent at the neurons that it never fired on its own client's path.
 
-Whose a sample is, the sum does not show.
+The sum does not reveal which client a sample came from.
 
 Example:
     >>> import torch

@@ -44,7 +44,7 @@ class Leakage:
             x: the client's batch.
             y: labels or targets.
             max_readable: largest share of its records that may be readable.
-            max_members: largest share of which it may be shown that they took part.
+            max_members: largest share of its records that may be shown to have taken part.
             **settings: those of `gradpeel.check`, such as `client` and `update`.
 
         Returns:

@@ -59,7 +59,7 @@ def test_what_keeps_to_the_budget_is_sent_as_it_is(policy: Policy) -> None:
 
 def test_members_are_counted_if_the_budget_limits_them() -> None:
     budget = gp.Budget(max_readable=1.0, max_members=0.5)
-    with pytest.raises(WithheldError, match="4 of 4 records it can be shown that they took part"):
+    with pytest.raises(WithheldError, match="4 of 4 records can be shown to have taken part"):
         _decide("refuse", budget=budget)
 
 

@@ -22,15 +22,23 @@ PAGES = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "CITATION.cff",
+    "action.yml",
+    ".github/**/*.yml",
     "docs/**/*.md",
     "examples/*",
+    "examples/**/*.py",
 )
-GENERATED = {"docs/_build", "docs/tutorials", "docs/reproduction"}
+GENERATED = ("docs/_build/", "docs/tutorials/", "docs/reproduction/")
 """Folders whose text a command wrote."""
 
 CODE = re.compile(
     r"```.*?```|`[^`]*`|^(?: {4}|\t).*?$|https?://\S+|\]\([^)]*\)|<[^>]*>", re.MULTILINE | re.DOTALL
 )
+
+
+YAML_TEXT = re.compile(r"^\s*#\s?(.*)|^[\s-]*(?:name|description): (.*)|\s#\s(.*)", re.MULTILINE)
+"""Comments, names and descriptions in a workflow or an action."""
 
 
 class Prose(NamedTuple):
@@ -41,22 +49,37 @@ class Prose(NamedTuple):
 
 
 def pages() -> Iterator[Prose]:
-    """README, documentation, tutorials; without code."""
-    for pattern in PAGES:
-        for path in sorted(ROOT.glob(pattern)):
-            name = str(path.relative_to(ROOT))
-            if any(name.startswith(folder) for folder in GENERATED) or not path.is_file():
-                continue
-            text = path.read_text(encoding="utf-8")
-            if path.suffix == ".py":
-                text = "\n".join(comments(text))
-            yield Prose(name, without_code(text))
+    """README, documentation, tutorials, the action and the workflows; without code."""
+    paths = dict.fromkeys(path for each in PAGES for path in sorted(ROOT.glob(each)))
+    for path in paths:
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(GENERATED) or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            text = "\n".join(comments(text))
+        elif path.suffix == ".yml":
+            text = "\n".join(yaml_text(text))
+        yield Prose(name, without_code(text))
 
 
 def command_help() -> Iterator[Prose]:
     """What `--help` prints, command by command."""
     command: Any = typer.main.get_command(main)
     yield from _help("gradpeel", command)
+
+
+def benchmarks() -> Iterator[Prose]:
+    """What the benchmarks say of themselves: their docstrings, and the help of their options."""
+    for path in sorted(ROOT.glob("benchmarks/**/*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                if isinstance(node.value.value, str):
+                    text = without_examples(inspect.cleandoc(node.value.value))
+                    yield Prose(f"{name}: docstring in line {node.lineno}", without_code(text))
+            elif isinstance(node, ast.keyword) and node.arg in {"help", "description"}:
+                yield Prose(f"{name}: help in line {node.value.lineno}", _written(node.value))
 
 
 def templates() -> Iterator[Prose]:
@@ -140,16 +163,31 @@ def without_examples(text: str) -> str:
 
 
 def comments(code: str) -> Iterator[str]:
-    """The text of a tutorial: its docstring and the lines behind #."""
-    yield ast.get_docstring(ast.parse(code)) or ""
+    """The text of a tutorial or an example app: its docstrings and the lines behind #."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield ast.get_docstring(node) or ""
     for line in code.splitlines():
-        if line.startswith("# ") and not line.startswith("# %%"):
-            yield line.removeprefix("# ")
+        text = line.strip()
+        if text.startswith("# ") and not text.startswith("# %%"):
+            yield text.removeprefix("# ")
+
+
+def yaml_text(text: str) -> Iterator[str]:
+    """What people read in a workflow or an action: its comments, names and descriptions."""
+    for match in YAML_TEXT.finditer(text):
+        yield next(group for group in match.groups() if group is not None)
 
 
 def _literal(value: ast.expr) -> str:
     """What is written out in a piece of an f-string; a value that is put in becomes an x."""
     return str(value.value) if isinstance(value, ast.Constant) else "x"
+
+
+def _written(value: ast.expr) -> str:
+    """The text of an argument, if it is written out where it is given."""
+    pieces = value.values if isinstance(value, ast.JoinedStr) else [value]
+    return "".join(_literal(piece) for piece in pieces)
 
 
 def _help(name: str, command: Any) -> Iterator[Prose]:

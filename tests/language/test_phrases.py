@@ -20,6 +20,7 @@ PHRASES = {
 SOURCES = (
     prose.pages,
     prose.command_help,
+    prose.benchmarks,
     prose.templates,
     prose.docstrings,
     prose.code_comments,
@@ -83,10 +84,29 @@ def test_a_docstring_is_read_without_its_example() -> None:
     assert "goes on with" in fault
 
 
+def test_the_text_of_an_action_is_read_without_its_commands() -> None:
+    text = """\
+name: One name
+inputs:
+  data:
+    description: What it takes
+runs:
+  # Why it is done.
+  - name: Another name
+    run: held against  # and a reason
+"""
+    found = "\n".join(prose.yaml_text(text))
+    assert found == "One name\nWhat it takes\nWhy it is done.\nAnother name\nand a reason"
+
+
 def test_every_source_holds_what_it_should() -> None:
     pieces = [piece for source in SOURCES for piece in source()]
     places = {piece.place for piece in pieces}
     assert {"README.md", "docs/glossary.md", "examples/audit_my_model.py"} <= places
+    assert {"docs/reproduction.md", "action.yml", "CITATION.cff"} <= places
+    assert {".github/workflows/ci.yml", "examples/flower/client_app.py"} <= places
+    assert not any(place.startswith("docs/reproduction/") for place in places)
+    assert "benchmarks/tuned.py: docstring in line 1" in places
     assert {"gradpeel", "gradpeel audit", "gradpeel paper table1"} <= places
     assert "src/gradpeel/audit.py: docstring in line 1" in places
     assert any(place.startswith("src/gradpeel/decoder/cascade.py: comment") for place in places)

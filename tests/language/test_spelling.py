@@ -18,7 +18,14 @@ def _misspelt(folder: Path) -> str:
 
 
 def test_everything_that_people_read_is_spelt_right(tmp_path: Path) -> None:
-    sources = (prose.pages, prose.command_help, prose.templates, prose.docstrings, prose.messages)
+    sources = (
+        prose.pages,
+        prose.command_help,
+        prose.benchmarks,
+        prose.templates,
+        prose.docstrings,
+        prose.messages,
+    )
     for number, piece in enumerate(piece for source in sources for piece in source()):
         name = f"{number:04d} {piece.place.replace('/', ' ')}.txt"
         (tmp_path / name).write_text(piece.text, encoding="utf-8")

@@ -303,5 +303,5 @@ def test_a_batch_that_fills_the_features_that_vary_says_so() -> None:
     found = gp.contains(model, gp.local_update(model, x.float().flatten(1), y), x.flatten(1))
     assert set(found.verdicts) == {"unknown"}
     assert {str(reason).partition(",")[0] for reason in found.reasons} == {
-        "the samples fill all dimensions that there are"
+        "the batch has at least as many samples as the layer can distinguish"
     }

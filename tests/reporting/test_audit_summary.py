@@ -35,7 +35,7 @@ def test_everything_recovered(whole: Audit, printed: Printed) -> None:
     text = flat(printed(summary(whole, data="digits")))
     assert text.startswith(WHOLE)
     assert whole.design.adversary in text
-    assert "passive: nothing is tampered with" in text
+    assert "passive: nothing is changed" in text
     assert "batch of 8, 200 neurons with 64 inputs each, cross-entropy" in text
     assert "Batch size 8, proven: the recovered samples account for the whole update" in text
     assert "with peeling 8 of 8 100 %" in text

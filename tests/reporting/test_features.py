@@ -60,7 +60,7 @@ def test_the_terminal_says_what_came_back(
     assert "How the feature vectors were read" in text
     assert "200 neurons with 100 inputs each (layer head.0)" in text
     assert "equals the update in layer `head.0` and every layer behind it" in text
-    assert "not inputs: how much of an input they reveal is a question of its own" in text
+    assert "not inputs. To find out how much of an input they reveal" in text
     assert "samples were recovered" not in text
 
 
@@ -78,6 +78,7 @@ def test_a_decoded_update_says_it_too(
 def test_the_page_shows_no_pictures_of_features(found: Audit, digits: Dataset) -> None:
     page = gp.report(found, digits)
     payload = page.payload
+    assert payload.story.severity.name == "Complete exposure of feature vectors"
     assert (payload.space, payload.layer) == ("features", "head.0")
     assert payload.mosaic is None
     assert payload.all_features == 100

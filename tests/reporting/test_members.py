@@ -59,7 +59,8 @@ def test_nothing_can_be_decided(nothing: Audit) -> None:
     assert nothing.membership.count("unknown") == 8
     assert membership(nothing) == (
         "The membership test cannot decide: "
-        "the samples fill all dimensions that there are, so every record fits."
+        "the batch has at least as many samples as the layer can distinguish, so any record would "
+        "match."
     )
 
 

@@ -113,7 +113,7 @@ def test_evidence_is_weighed_in_digits(whole: Audit, printed: Printed) -> None:
     scores = torch.linspace(12.4, 80, 8)
     weighed = dataclasses.replace(whole.recovery, scores=scores)
     text = flat(printed(peel_summary(weighed, classes=10)))
-    assert "Weight of evidence at least 12 decimal digits over all equations" in text
+    assert "Evidence score at least 12 decimal digits over all equations" in text
     # A score is no probability.
     assert not re.search(r"(?i)chance|luck|probab|odds", text)
 

@@ -109,8 +109,8 @@ class Check:
     def rows_may_read(self) -> bool:
         """Whether the row cascade may read what peeling leaves, and was not run to find out.
 
-        There has to be room for it: unknown samples may be half as many as the neurons that they
-        fire, and as many as features. Where it applies, a peeling bound of 0 says nothing.
+        That takes room: at least twice as many neurons that the unknown samples fire, and at least
+        as many features, as there are unknown samples. Then a peeling bound of 0 says nothing.
         """
         if self.decoded:
             return False
@@ -143,7 +143,7 @@ class Check:
             >>> model = nn.Sequential(nn.Linear(30, 100), nn.ReLU(), nn.Linear(100, 2))
             >>> x, y = torch.randn(20, 30), torch.arange(20) % 2
             >>> check(model, x, y, members=True).breaches(Budget(1.0, max_members=0.1))
-            ('of 20 of 20 records it can be shown that they took part: max_members=0.1 allows 2',)
+            ('20 of 20 records can be shown to have taken part: max_members=0.1 allows 2',)
         """
         return tuple(finding.sentence for finding in self.findings(budget))
 
@@ -169,7 +169,7 @@ class Check:
             )
         if most is not None and self.members is not None and self.members > most:
             said = (
-                f"of {self.members} of {records} records it can be shown that they took part: "
+                f"{self.members} of {records} records can be shown to have taken part: "
                 f"max_members={budget.max_members:g} allows {most}"
             )
             found.append(Finding(Risk.MEMBERSHIP, False, said))

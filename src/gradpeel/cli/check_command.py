@@ -155,8 +155,8 @@ def check_command(
     max_members: Annotated[
         float | None,
         typer.Option(
-            help="Largest share of records of which it may be shown that they took part, from 0 to "
-            "1 (membership inference).",
+            help="Largest share of records that may be shown to have taken part, from 0 to 1 "
+            "(membership inference).",
             show_default="not checked",
             rich_help_panel=GATE,
         ),

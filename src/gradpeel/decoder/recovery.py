@@ -173,8 +173,8 @@ class Recovery:
         residuals: (n,) certificate residual: worst relative mismatch over the equations.
         errors: (n,) estimated root-mean-square error of a sample's entries, relative to the typical
             size of one.
-        scores: (n,) weight of evidence: the decimal digits to which independent equations hold,
-            all together. It ranks certificates; it is not a probability.
+        scores: (n,) evidence score: the decimal digits to which independent equations hold, added
+            up. It ranks certificates; it is not a probability.
         equations: (n,) number of equations each certificate rests on.
         evidence: the kinds of evidence that each certificate rests on.
         stages: how thorough the search for each had to be.

@@ -46,7 +46,9 @@ Verdict = Literal["in", "out", "unknown"]
 _OUT_ERRORS = 10.0
 """A record this many errors from the span did not take part; closer ones might have."""
 
-_FULL = "the samples fill all dimensions that there are, so every record fits"
+_FULL = (
+    "the batch has at least as many samples as the layer can distinguish, so any record would match"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

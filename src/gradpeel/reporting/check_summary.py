@@ -53,8 +53,8 @@ def check_summary(checks: Checks, budget: Budget) -> RenderableType:
         parts.append(headed(f"What peeling reads of batch {number}", listing))
     parts.append(
         Text(
-            "Readable means that a server could read the record, with or without proof. What this "
-            "check does not read is not safe for that."
+            "Readable means that a server could read the record, with or without proof. A record "
+            "that this check does not read is not thereby safe."
             if checks.worst.decoded
             else "Predicted from one forward pass: what peeling reads, and no other attack."
         )
@@ -68,7 +68,7 @@ def _verdict(checks: Checks, budget: Budget) -> Text:
     can = "can be read" if checks.worst.decoded else "would be read by peeling"
     said = f"{checks.readable:,} of {records} in {counted(len(checks), 'update')} {can}."
     if checks.members is not None:
-        said += f" It can be shown that {checks.members:,} took part."
+        said += f" {checks.members:,} can be shown to have taken part."
     if verdict is Verdict.LEAKS:
         return Text(f"The budget does not hold. {said}", style="bold red")
     if verdict is Verdict.UNKNOWN:

@@ -52,7 +52,8 @@ def aggregation(audit: Audit) -> str | None:
     shown += ", ..." if len(found) > MOST_SHOWN else ""
     return (
         f"{audit.update.clients:,} clients of {each}; the server sees only the sum of their "
-        f"updates. Recovered of each: {shown}. Whose a sample is cannot be read from the sum"
+        f"updates. Recovered of each: {shown}. The sum does not reveal which client a "
+        "sample came from"
     )
 
 

@@ -10,7 +10,7 @@ Example:
     >>> verdict(found)
     'All 4 samples were recovered from one gradient, with their labels, to ... digits.'
     >>> adversary(found)
-    'a server that follows the protocol and only watches (passive: nothing is tampered with, so ...'
+    'a server that follows the protocol and only watches (passive: nothing is changed, so ...'
 """
 
 from __future__ import annotations
@@ -77,29 +77,30 @@ def severity(audit: Audit) -> tuple[str, str]:
     if not counts.read:
         return _unread(audit)
     is_input, noun = audit.recovery.space == "input", audit.recovery.noun
+    what = "exposure of records" if is_input else "exposure of feature vectors"
     if not counts.missed:
         whose = "the whole batch" if audit.update.clients == 1 else "all clients' samples"
         whole = whose if is_input else f"the feature vectors of {whose}"
-        return "Full disclosure", f"Anyone who sees this update can read {whole}."
-    name = "Major disclosure" if 2 * counts.read >= counts.batch_size else "Partial disclosure"
-    return name, (
+        return f"Complete {what}", f"Anyone who sees this update can read {whole}."
+    degree = "Major" if 2 * counts.read >= counts.batch_size else "Partial"
+    return f"{degree} {what}", (
         f"Anyone who sees this update can read {counts.read:,} of its "
         f"{counted(counts.batch_size, noun)}."
     )
 
 
 def _unread(audit: Audit) -> tuple[str, str]:
-    """What an update discloses where no sample was read: membership, tokens, or nothing."""
+    """What an update exposes where no sample was read: membership, tokens, or nothing."""
     if not audit.refuses_membership and audit.membership.count("in"):
-        return "Membership disclosed", (
+        return "Exposure of membership", (
             "This attack read no sample, but anyone who sees this update can tell whether a "
             "record that they hold took part."
         )
     if any(len(tokens) for tokens in audit.leaked_tokens.values()):
-        return "Tokens disclosed", (
+        return "Exposure of tokens", (
             "This attack read no sample, but the update names the tokens that occurred in them."
         )
-    return "No disclosure found", "This attack read nothing, which is not proof of protection."
+    return "No exposure found", "This attack read nothing, which is not proof of protection."
 
 
 def came_back(audit: Audit, *, is_inverted: bool = False) -> str | None:
@@ -134,7 +135,7 @@ def adversary(audit: Audit) -> str:
     if audit.design.active:
         how = "active: the client receives a layer that was tampered with"
     else:
-        how = "passive: nothing is tampered with, so the client has nothing to notice"
+        how = "passive: nothing is changed, so the client cannot notice anything"
     return f"{printable(audit.design.adversary, most=400)} ({how})"
 
 
@@ -271,8 +272,7 @@ def _beyond(audit: Audit, is_inverted: bool) -> str:
     if is_inverted:
         return f"{what}. The inputs that were reconstructed from them are not certified."
     return (
-        f"{what}: how much of an input they reveal is a question of its own, which only a "
-        "reconstruction (`gradpeel.invert`) answers."
+        f"{what}. To find out how much of an input they reveal, reconstruct it (`gradpeel.invert`)."
     )
 
 

@@ -100,7 +100,7 @@ def _certificates(recovery: Recovery) -> list[tuple[str, str]]:
         ("Evidence", evidence(recovery)),
         ("Largest residual", f"{scientific(residual)}, over {counted(fewest, 'equation')} or more"),
         ("Estimated error", f"at most {error} of the typical size of an entry"),
-        ("Weight of evidence", f"at least {score:.0f} decimal digits over all equations"),
+        ("Evidence score", f"at least {score:.0f} decimal digits over all equations"),
         (
             "Cross-check",
             f"the {recovery.noun}s reproduce the explained part of the update to {met}",

@@ -257,8 +257,8 @@ def test_confidence_follows_from_the_certificates(part: Audit, pages: dict[str, 
     told = {fact.name: fact.text for fact in pages["part"].payload.story.confidence}
     fewest = int(part.recovery.equations.min())
     digits = float(part.recovery.scores.min())
-    proof = f"it satisfies at least {fewest} equations, to at least {digits:.0f} decimal digits"
-    assert proof in told["Proof"]
+    assert f"it satisfies at least {fewest} equations" in told["Proof"]
+    assert f"an evidence score of at least {digits:.0f} decimal digits." in told["Proof"]
     tested = part.recovery.candidates_tested
     assert told["Search"] == f"{tested} candidates tested, 11 of them certified."
     # All looks count, also those that certified nobody.
@@ -324,12 +324,12 @@ def test_the_row_cascade_has_a_segment_of_its_own(by_rows: Audit, pages: dict[st
 @pytest.mark.parametrize(
     ("outcomes", "readable", "name"),
     [
-        (8, 8, "Full disclosure"),
-        (4, 4, "Major disclosure"),
-        (3, 3, "Partial disclosure"),
-        (3, 8, "Full disclosure"),
-        (0, 1, "Partial disclosure"),
-        (0, 0, "Membership disclosed"),  # the update shows it of all eight
+        (8, 8, "Complete exposure of records"),
+        (4, 4, "Major exposure of records"),
+        (3, 3, "Partial exposure of records"),
+        (3, 8, "Complete exposure of records"),
+        (0, 1, "Partial exposure of records"),
+        (0, 0, "Exposure of membership"),  # the update shows it of all eight
     ],
 )
 def test_severity_follows_what_can_be_read(
@@ -347,14 +347,14 @@ def test_severity_follows_what_can_be_read(
     assert ("did not recover" in verdict(found)) == (readable == 0)
 
 
-def test_no_disclosure_is_only_found_where_nothing_else_is_disclosed(
+def test_no_exposure_is_only_found_where_nothing_else_is_exposed(
     nothing: Audit, pages: dict[str, Report], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert nothing.membership.count("in") == 0
-    assert pages["nothing"].payload.story.severity.name == "No disclosure found"
+    assert pages["nothing"].payload.story.severity.name == "No exposure found"
     named = {"words": torch.tensor([3, 5])}
     monkeypatch.setattr(Audit, "leaked_tokens", property(lambda _: named))
-    assert severity(nothing)[0] == "Tokens disclosed"
+    assert severity(nothing)[0] == "Exposure of tokens"
 
 
 def test_records_are_in_the_units_they_were_measured_in(

@@ -83,7 +83,7 @@ def test_cards_show_label_round_and_certificate(
     drawer = shown.page.locator(".drawer").inner_text()
     assert f"Certificate of sample {first.index}" in drawer
     assert f"equations\n{first.certificate.equations}" in drawer
-    assert f"{round(first.certificate.score)} digits" in drawer
+    assert f"{round(first.certificate.score)} decimal digits" in drawer
     card.locator("button.link").click()
     assert shown.page.query_selector(".drawer") is None
 

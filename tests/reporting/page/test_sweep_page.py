@@ -70,6 +70,7 @@ def test_lines_stand_where_the_rates_are() -> None:
         {"soliton": (0.1, 0.5)},
         {"lr": 0.1},
         {"clients": 4},
+        {"defence": "sign"},
     ],
     ids=str,
 )
@@ -92,6 +93,46 @@ def test_noise_gets_charts_of_its_own() -> None:
     passive = panels[0].lines[0]
     assert [mark.name for mark in passive.marks] == ["0", "0.0001"]
     assert passive.marks[0].y < passive.marks[1].y
+
+
+DEFENCES = ("relative-noise:0.001+top-k:0.1", "none", "sign", "guard", "dp:1,0.5")
+
+
+def test_defences_stand_side_by_side_as_the_plan_has_them() -> None:
+    methods = (CELL, replace(CELL, effort=1.0))
+    groups = over_seeds(
+        [
+            row
+            for method in methods
+            for at, defence in enumerate(DEFENCES)
+            for row in _rows(replace(method, defence=defence), 0.5 / (at + 1))
+        ]
+    )
+    (by_defence,) = curves(groups)
+    assert (by_defence.place, by_defence.name) == ("by-defence", "defence")
+    panel = by_defence.panels[0]
+    assert panel.title == "MNIST, batch of 64, 1,000 neurons"
+    assert tuple(name for _, name in panel.ticks) == DEFENCES
+    places = [x for x, _ in panel.ticks]
+    assert places == sorted(places)
+    peeling, rows = panel.lines
+    for place, one, other in zip(places, peeling.marks, rows.marks, strict=True):
+        assert one.x < place < other.x
+        assert one.y == other.y
+    # No line leads from one defence to the next.
+    for line in panel.lines:
+        assert len(line.ours) == len(line.bound) == len(DEFENCES)
+        for drawn, mark in zip(line.ours, line.marks, strict=True):
+            (left, top), (right, bottom) = (map(float, end.split(",")) for end in drawn.split())
+            assert left < mark.x < right
+            assert top == bottom == mark.y
+    # Long names are turned, and have room.
+    assert panel.slant
+    assert panel.drop > 0
+    assert panel.margin > 62
+    numbers = line_panels(groups)[0]
+    assert (numbers.slant, numbers.drop, numbers.margin) == (0, 0, 62)
+    assert [len(line.ours) for line in numbers.lines] == [1, 1]
 
 
 def test_local_training_gets_charts_of_its_own() -> None:
@@ -234,6 +275,9 @@ PHONE, WIDE = {"width": 360, "height": 740}, {"width": 1600, "height": 900}
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     noisy = [*ROWS, *_rows(CELL, 0.25, noise=1e-4)]
+    for defence in DEFENCES[2:]:
+        noisy += _rows(replace(CELL, defence=defence), 0.1)
+    noisy += _rows(replace(CELL, defence=DEFENCES[0]), 0.2)
     page = sweep_html(Results(noisy, [failed(CELL)], {"mnist": "26 classes instead of 62"}, []))
     path = tmp_path / "report.html"
     path.write_text(page, encoding="utf-8")
@@ -245,7 +289,7 @@ def test_it_is_sound_in_a_browser(browser: Browser, file: Path, size: ViewportSi
     context = browser.new_context(viewport=size, color_scheme="light", bypass_csp=True)
     shown = Opened(context.new_page(), file)
     assert "No attacker recovered a whole batch" in shown.page.inner_text("h1")
-    assert "18 audits of one gradient each" in shown.page.inner_text("header")
+    assert "42 audits of one gradient each" in shown.page.inner_text("header")
     assert "share of the batch recovered" in shown.page.inner_text("#by-size")
     for details in shown.page.query_selector_all("summary"):
         details.click()

@@ -96,7 +96,7 @@ class Certificate:
     Attributes:
         neuron: the neuron it was read from.
         equations: how many equations it satisfies.
-        score: weight of evidence, in decimal digits.
+        score: evidence score, in decimal digits.
         residual: largest relative mismatch over the equations.
         estimate: the decoder's own estimate of the error, relative to the size of an entry.
         evidence: the kinds of evidence.

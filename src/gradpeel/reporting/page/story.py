@@ -60,7 +60,7 @@ def _who(audit: Audit) -> list[Fact]:
         f"The client receives a model in which {_layer(audit)} was shaped for this attack. The "
         "server follows the rest of the protocol."
         if audit.design.active
-        else "None. The client receives an honest model and has nothing to notice."
+        else "None. The client receives an honest model, so it cannot notice anything."
     )
     auxiliary = getattr(audit.design, "auxiliary", None)
     own = (
@@ -100,11 +100,12 @@ def _confidence(audit: Audit) -> list[Fact]:
     facts = [Fact("Search", f"{tested}, {len(recovery):,} of them certified.")]
     if unproven := tally(audit).unproven:
         match = "matches" if unproven == 1 else "match"
+        carry = "carries" if unproven == 1 else "carry"
         facts.append(
             Fact(
                 "Read without proof",
-                f"{counted(unproven, recovery.noun)} among the candidates {match} the real data, "
-                "which only an audit can tell.",
+                f"{counted(unproven, recovery.noun)} among the candidates {match} the real data "
+                f"but {carry} no proof; only an audit can detect this.",
             )
         )
     if not len(recovery):
@@ -114,7 +115,7 @@ def _confidence(audit: Audit) -> list[Fact]:
     digits = f"{float(recovery.scores.min()):.0f}"
     proof = (
         f"Every recovered {recovery.noun} carries a certificate that uses the update alone: it "
-        f"satisfies at least {fewest}, to at least {digits} decimal digits in total."
+        f"satisfies at least {fewest}, with an evidence score of at least {digits} decimal digits."
     )
     facts = [Fact("Proof", proof), *facts, Fact("Checked against the real data", _truth(audit))]
     if score.false_certificates or score.repeats:
@@ -161,7 +162,10 @@ def _advice(audit: Audit) -> list[str]:
         how = "gradpeel audit --design soliton-data" if is_input else "SolitonData(auxiliary)"
         advice.append(f"Test a server that shapes {_layer(audit)}: `{how}`.")
     if audit.client.defences:
-        advice.append("The defence stopped this attack at this setting, or not: vary both.")
+        advice.append(
+            "Repeat the audit with other defences and settings; one result says little about the "
+            "others."
+        )
     elif not audit.client.noise:
         advice.append(
             "Measure a defence before you rely on it: noise or the guard (`--defence`), other "

@@ -8,13 +8,15 @@ Example:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gradpeel.datasets.standard import STANDARD
+from gradpeel.defences.options import NONE
 from gradpeel.paper.published import published_rates
 from gradpeel.reporting.page.sweep_words import dataset_name, grouped, method_name, setting_name
-from gradpeel.reporting.words import percent, short
+from gradpeel.reporting.words import percent, printable, short
 from gradpeel.sweeps.cell import Cell
 from gradpeel.sweeps.summary import Estimate, Group
 
@@ -35,6 +37,7 @@ __all__ = [
 VARIED = {
     "clients": ("number of clients", "clients whose updates are added up"),
     "noise": ("noise", "noise on the update"),
+    "defence": ("defence", "defence of the client"),
     "local_steps": ("local steps", "local steps"),
     "local_epochs": ("local epochs", "local epochs"),
     "local_batch_size": ("local batch size", "samples per local step"),
@@ -52,6 +55,16 @@ STRONGEST = 0.85
 """Opacity of a cell in which everything was recovered: its number must stay readable."""
 SPREAD = 8.0
 """Width over which the seeds of a mark are spread."""
+DASH = 18.0
+"""Length of the line through a mark where nothing leads from one mark to the next."""
+SLANT = 35.0
+"""Degrees by which names below an axis are turned where they would touch each other."""
+MARGIN = 62.0
+"""On the left of a chart, for the numbers and the title of its axis."""
+LEADING = 14.0
+"""Space that a chart has below its numbers."""
+LONGEST = 40
+"""Letters of a name below an axis."""
 
 
 @dataclass(frozen=True)
@@ -71,31 +84,59 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """One method: its marks, and its lines as the points of SVG polylines."""
+    """One method: its marks, and its lines as the points of SVG polylines.
+
+    Between numbers a line leads from mark to mark. Names have no order, so each mark has a short
+    line of its own.
+    """
 
     method: str
     kind: str
     is_mirrored: bool
     has_rows: bool
     marks: tuple[Mark, ...]
-    ours: str
-    bound: str
-    published: str
+    ours: tuple[str, ...]
+    bound: tuple[str, ...]
+    published: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: its title, its lines, and the names below its axis."""
+    """One chart: its title, its lines, and the numbers or names below its axis."""
 
     title: str
     below: str
     lines: tuple[Line, ...]
     ticks: tuple[tuple[float, str], ...]
+    has_names: bool
 
     @property
     def has_published(self) -> bool:
         """Does it hold a line of the paper's?"""
         return any(line.published for line in self.lines)
+
+    @property
+    def slant(self) -> float:
+        """Degrees by which the names below the axis are turned."""
+        is_tight = self._longest * len(self.ticks) > WIDTH
+        return SLANT if self.has_names and is_tight else 0.0
+
+    @property
+    def drop(self) -> float:
+        """How far turned names reach below the others."""
+        below = self._longest * math.sin(math.radians(self.slant))
+        return round(max(0.0, below - LEADING), 1)
+
+    @property
+    def margin(self) -> float:
+        """On the left: turned names end at their mark, and begin before it."""
+        across = math.cos(math.radians(SLANT))
+        starts = [x - LETTER * len(name) * across for x, name in self.ticks if self.slant]
+        return round(max([MARGIN, *(-start for start in starts)]), 1)
+
+    @property
+    def _longest(self) -> float:
+        return LETTER * max((len(name) for _, name in self.ticks), default=0)
 
 
 @dataclass(frozen=True)
@@ -151,8 +192,9 @@ def _varied(groups: Sequence[Group], setting: str, below: str) -> list[Panel]:
         others = setting_name(cell, without=setting)
         return f"{dataset_name(cell)}, batch of {cell.batch_size:,}, {others}"
 
-    def value(cell: Cell) -> float:
-        return float(getattr(cell, setting))
+    def value(cell: Cell) -> float | str:
+        held: float | str = getattr(cell, setting)
+        return held
 
     # The gradient of one batch has no learning rate, and no local steps.
     some = [group for group in groups if getattr(group.cell, setting) is not None]
@@ -180,6 +222,10 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else short(value)
 
 
+def _name(value: float | str) -> str:
+    return printable(value, LONGEST) if isinstance(value, str) else _number(value)
+
+
 def _title(cell: Cell) -> str:
     return f"{dataset_name(cell)}, {setting_name(cell)}"
 
@@ -190,44 +236,75 @@ def _shade(rate: float | None) -> tuple[str, float] | None:
 
 def _panels(
     groups: Sequence[Group],
-    across: Callable[[Cell], float],
+    across: Callable[[Cell], float | str],
     title: Callable[[Cell], str],
     below: str,
 ) -> list[Panel]:
     panels = []
     for name, members in grouped(groups, title).items():
-        values = sorted({across(group.cell) for group in members})
+        values = _in_order([across(group.cell) for group in members])
         # Equal steps: batch sizes, noises and learning rates grow by factors.
         step = WIDTH / max(len(values), 1)
         places = {value: round((at + 0.5) * step, 2) for at, value in enumerate(values)}
+        methods = grouped(members, method_name)
+        # Methods stand side by side where no line keeps them apart.
+        has_names = any(isinstance(value, str) for value in values)
+        dash = min(DASH, 0.8 * step / len(methods)) if has_names else 0.0
         lines = tuple(
-            _line(method, of_method, across, places)
-            for method, of_method in grouped(members, method_name).items()
+            _line(
+                method,
+                of_method,
+                across,
+                places,
+                dash=dash,
+                aside=(at - (len(methods) - 1) / 2) * dash,
+            )
+            for at, (method, of_method) in enumerate(methods.items())
         )
-        ticks = tuple((places[value], _number(value)) for value in values)
-        panels.append(Panel(name, below, lines, ticks))
+        ticks = tuple((places[value], _name(value)) for value in values)
+        panels.append(Panel(name, below, lines, ticks, has_names))
     return panels
+
+
+def _in_order(values: Sequence[float | str]) -> list[float | str]:
+    """Numbers by size, and names as the plan has them; each once."""
+    numbers = sorted({value for value in values if not isinstance(value, str)})
+    return [*numbers, *dict.fromkeys(value for value in values if isinstance(value, str))]
 
 
 def _line(
     method: str,
     members: Sequence[Group],
-    across: Callable[[Cell], float],
-    places: dict[float, float],
+    across: Callable[[Cell], float | str],
+    places: dict[float | str, float],
+    *,
+    dash: float,
+    aside: float,
 ) -> Line:
+    """One method of a panel.
+
+    Args:
+        method: its name.
+        members: its groups.
+        across: the value on the axis.
+        places: where the values are on it.
+        dash: length of each mark's own line; 0 where one line leads from mark to mark.
+        aside: how far its marks are from these places.
+    """
+    at = {value: round(place + aside, 2) for value, place in places.items()}
     marks = tuple(
         Mark(
-            x=places[across(group.cell)],
+            x=at[across(group.cell)],
             y=height(group.ours.mean),
             low=height(group.ours.low),
             high=height(group.ours.high),
-            seeds=tuple(_seeds(places[across(group.cell)], group.rates)),
-            name=_number(across(group.cell)),
+            seeds=tuple(_seeds(at[across(group.cell)], group.rates)),
+            name=_name(across(group.cell)),
             ours=group.ours,
             bound=group.bound.mean,
             published=_published(group.cell),
         )
-        for group in sorted(members, key=lambda group: across(group.cell))
+        for group in sorted(members, key=lambda group: places[across(group.cell)])
     )
     return Line(
         method=method,
@@ -235,12 +312,21 @@ def _line(
         is_mirrored=members[0].cell.weights == "mirrored",
         has_rows=members[0].cell.effort > 0,
         marks=marks,
-        ours=points((mark.x, mark.y) for mark in marks),
-        bound=points((mark.x, height(mark.bound)) for mark in marks),
-        published=points(
-            (mark.x, height(mark.published)) for mark in marks if mark.published is not None
+        ours=_lines([(mark.x, mark.y) for mark in marks], dash),
+        bound=_lines([(mark.x, height(mark.bound)) for mark in marks], dash),
+        published=_lines(
+            [(mark.x, height(mark.published)) for mark in marks if mark.published is not None],
+            dash,
         ),
     )
+
+
+def _lines(places: Sequence[tuple[float, float]], dash: float) -> tuple[str, ...]:
+    """One line through some places, or a short one through each of them."""
+    if not dash:
+        return (points(places),) if places else ()
+    half = dash / 2
+    return tuple(points([(round(x - half, 2), y), (round(x + half, 2), y)]) for x, y in places)
 
 
 def _seeds(x: float, rates: Sequence[float]) -> Iterable[tuple[float, float]]:
@@ -265,6 +351,7 @@ def _published(cell: Cell) -> float | None:
         cell.dataset in STANDARD
         and cell.lr is None
         and cell.clients == 1
+        and cell.defence == NONE
         and (cell.neurons, cell.tail, cell.dtype, cell.noise) == (1000, (), "float64", 0.0)
         and cell.scale in {None, 0.99}
         and cell.soliton in {None, (0.05, 0.4)}

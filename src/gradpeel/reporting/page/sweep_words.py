@@ -65,7 +65,7 @@ def setting_name(cell: Cell, *, without: str = "") -> str:
         parts.append(cell.dtype)
     if cell.noise and without != "noise":
         parts.append(f"noise {short(cell.noise)}")
-    if cell.defence != "none":
+    if cell.defence != "none" and without != "defence":
         parts.append(f"defence {cell.defence}")
     parts += [_trained(name, value) for name, value in cell.training.items() if name != without]
     if cell.effort not in {0.0, 1.0}:

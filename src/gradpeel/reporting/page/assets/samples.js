@@ -115,7 +115,7 @@ gradpeel.samples = (() => {
   const FACTS = [
     ["read from neuron", (one) => number(one.neuron)],
     ["equations", (one) => number(one.equations)],
-    ["evidence", (one) => `${Math.round(one.score)} digits`],
+    ["evidence score", (one) => `${Math.round(one.score)} decimal digits`],
     ["largest residual", (one) => scientific(one.residual)],
     ["estimated error", (one) => scientific(one.estimate)],
   ];
