@@ -78,6 +78,31 @@ def test_all_samples_come_back(training: dict[str, Any]) -> None:
     assert found == round_.y[truths_of(recovery.samples, round_.x)].tolist()
 
 
+def test_what_the_next_layer_sends_back_leads_to_rows_that_silence_does_not() -> None:
+    round_ = crowded(40, neurons=200, lr=0.01, local_steps=5)
+    assert round_.exposure.peeling_bound == 0.0
+    recovery = peel(round_.model, round_.update)
+    assert recovered(recovery, round_, within=1e-6) == set(range(40))
+    only = {name: round_.update.gradients[name] for name in ("0.weight", "0.bias")}
+    alone = replace(round_.update, gradients=only)
+    # It is used as it was sent; how it changed is not needed.
+    assert recovered(peel(round_.model, alone), round_, within=1e-6) == set(range(40))
+    assert not len(peel(round_.model[:2], alone, knows_tail=False, effort=0.1))
+
+
+def test_samples_that_are_alike_come_back_whole() -> None:
+    # Peeled first, three of them come back: what these leave hides the rows of the others.
+    generator = torch.Generator().manual_seed(0)
+    centre = torch.rand(60, generator=generator).double()
+    x = (centre + 0.3 * torch.randn(24, 60, generator=generator).double()).clamp(0, 1)
+    y = torch.randint(6, (24,), generator=generator)
+    model = default_model(60, 300, 6, seed=0, dtype=torch.float64)
+    round_ = round_of(model, x, y, lr=0.05, local_steps=5)
+    assert round_.exposure.peeling_bound == 1.0
+    recovery = peel(round_.model, round_.update)
+    assert recovered(recovery, round_, within=1e-6) == set(range(24))
+
+
 @pytest.mark.slow
 def test_labels_are_left_out_where_they_cannot_be_read() -> None:
     training = TRAININGS[0]
