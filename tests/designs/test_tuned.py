@@ -48,6 +48,7 @@ def test_it_reads_what_the_soliton_leaves() -> None:
     for seed in range(4):
         plain = _shape(SolitonData(auxiliary), 240, features, size, seed)
         tuned = _shape(Tuned(auxiliary), 240, features, size, seed)
+        assert torch.equal(tuned.weight, plain.weight)
         gains += [_bound(tuned, client) - _bound(plain, client) for client in clients]
     assert np.mean(gains) > 0.1
 

@@ -67,15 +67,15 @@ class Rehearsals:
         """
         rows = values[:batch_size].astype(np.float32)
         samples = len(rows)
-        self._share = samples / batch_size
-        self.neurons = self._so_many_of(values.shape[1])
+        self.neurons = max(1, values.shape[1] * samples // batch_size)
+        rows = rows[:, : self.neurons]
         self.degrees: NDArray[np.int64] = np.unique(
             np.rint(np.geomspace(1, max(1.0, HIGHEST * batch_size), GRID)).astype(np.int64)
         )
         order = np.argsort(-rows, axis=0, kind="stable")
         falling = np.take_along_axis(rows, order, axis=0)
         # Place d lies midway between the d-th and (d+1)-th largest; none is above place 0.
-        ends = np.full((1, rows.shape[1]), np.inf, np.float32)
+        ends = np.full((1, self.neurons), np.inf, np.float32)
         midway = (falling[:-1] + falling[1:]) / 2
         self._thresholds = np.concatenate([ends, midway, -ends])
         self._rows = rows
@@ -98,41 +98,19 @@ class Rehearsals:
         middles = (self.degrees[1:] + self.degrees[:-1]) / 2
         return np.searchsorted(middles, degrees).astype(np.int64)
 
-    def grid(
-        self, places: NDArray[np.int64], number: int, columns: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """(n, samples) which samples fire some neurons in one of the rehearsals.
-
-        Args:
-            places: (neurons,) of all neurons' degrees in `degrees`.
-            number: of the rehearsal, from 0.
-            columns: (n,) the neurons.
-        """
-        counts = self._felt[number][places[columns], columns]
-        grid: NDArray[np.bool_] = (self._rows[:, columns] > self._thresholds[counts, columns]).T
-        return grid
-
-    def reached(
-        self,
-        places: NDArray[np.int64],
-        which: Iterable[int],
-        columns: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.float64]:
+    def reached(self, places: NDArray[np.int64], which: Iterable[int]) -> NDArray[np.float64]:
         """Share of the batch that peeling reaches, in some of the rehearsals.
 
         Args:
             places: (neurons,) of the neurons' degrees in `degrees`.
             which: rehearsals, from 0.
-            columns: (n,) the neurons that the layer has, all by default; where there are fewer
-                auxiliary samples than the client has, the first of them take part.
         """
-        columns = np.arange(self._rows.shape[1]) if columns is None else columns
-        columns = columns[: self._so_many_of(len(columns))]
-        grids = (self.grid(places, number, columns) for number in which)
-        return np.array([float((peel_grid(grid) > 0).double().mean()) for grid in grids])
-
-    def _so_many_of(self, neurons: int) -> int:
-        return max(1, int(neurons * self._share))
+        columns, shares = np.arange(self.neurons), []
+        for number in which:
+            counts = self._felt[number][places[: self.neurons], columns]
+            grid = self._rows > self._thresholds[counts, columns]
+            shares.append(float((peel_grid(grid.T) > 0).double().mean()))
+        return np.array(shares)
 
 
 def _leading_directions(rows: NDArray[np.float32]) -> NDArray[np.float64]:

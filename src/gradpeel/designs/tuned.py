@@ -2,10 +2,9 @@
 
 The robust soliton is optimal where every neuron picks its samples uniformly at random. Half-spaces
 of real data do not: outer samples fire nearly every neuron's sparse side, inner ones only dense
-neurons, so that sparse neurons isolate the same outer samples again and again. This design draws
-weights as Soliton-Data does, twice as many, searches another law of degrees on the auxiliary batch
-alone (`gradpeel.designs.rehearsal`), and keeps the neurons that rehearsals use most
-(`gradpeel.designs.selection`). Rehearsals that took no part in either decide whether it
+neurons, so that sparse neurons isolate the same outer samples again and again. This design keeps
+the weights of Soliton-Data and searches another law of degrees, on the auxiliary batch
+alone (`gradpeel.designs.rehearsal`). Rehearsals that took no part in the search decide whether it
 replaces the soliton; if not, the layer is Soliton-Data's, bit by bit. So it is where the order of
 the auxiliary samples shows that they come from few groups, such as persons.
 
@@ -18,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -30,16 +28,13 @@ from gradpeel.designs.auxiliary import auxiliary_rows, check_auxiliary, threshol
 from gradpeel.designs.degree_search import find_law, spread_evenly
 from gradpeel.designs.layer import Layer, ToRows
 from gradpeel.designs.rehearsal import Rehearsals
-from gradpeel.designs.selection import select
 from gradpeel.designs.soliton_data import SolitonData
-from gradpeel.designs.weights import Construction, check_construction, check_sigma, draw_weights
+from gradpeel.designs.weights import Construction, check_construction, check_sigma
 
 __all__ = ["Tuned"]
 
-SEARCHED, SELECTED, HELD_OUT = 48, 24, 24
-"""Rehearsals to search degrees on, to select neurons on, and to decide by."""
-POOL = 2
-"""Neurons to select from, for each that the layer has."""
+SEARCHED, HELD_OUT = 48, 48
+"""Rehearsals to search on, and to decide by."""
 TILT = 0.7
 """Without it some of MNIST's clients are unforeseen."""
 WINS = 2
@@ -54,7 +49,7 @@ FEWEST = 24
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuned:
-    """Degrees that a search finds best for the auxiliary data, on the neurons that serve them best.
+    """Soliton-Data's weights, with degrees that a search finds best for the auxiliary data.
 
     Where rehearsals on held-out calibrations show no gain, or where the auxiliary samples come in
     groups (leave them in the order of their collection), the layer is that of `SolitonData` from
@@ -113,61 +108,45 @@ class Tuned:
         rows = auxiliary_rows(self.auxiliary, layer.features, front)
         if comes_in_groups(rows):
             return plain
-        weight = plain.weight.numpy()
-        if len(rows) >= batch_size:
-            size = (POOL - 1) * layer.neurons, layer.features
-            more = draw_weights(self.construction, *size, rng, sigma=self.sigma)
-            weight = np.concatenate([weight, more])
-        values = rows @ weight.T
-        found = self._find(values, -plain.bias.numpy(), batch_size, rng)
-        if found is None:
+        values = rows @ plain.weight.numpy().T
+        degrees = self._degrees(values, -plain.bias.numpy(), batch_size, rng)
+        if degrees is None:
             return plain
-        kept, degrees = found
         places = np.clip(np.rint(degrees * (len(rows) / batch_size)), 1, len(rows))
         spread = np.full(layer.neurons, values.std())
-        thresholds = thresholds_between(values[:, kept], places.astype(np.int64), spread)
-        return Layer(torch.from_numpy(weight[kept]), torch.from_numpy(-thresholds))
+        thresholds = thresholds_between(values, places.astype(np.int64), spread)
+        return Layer(plain.weight, torch.from_numpy(-thresholds))
 
-    def _find(
+    def _degrees(
         self,
         values: NDArray[np.float64],
         soliton_thresholds: NDArray[np.float64],
         batch_size: int,
         rng: np.random.Generator,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-        """Search degrees, and the neurons that make most of them.
-
-        Args:
-            values: (auxiliary, pool) pre-activations without biases; Soliton-Data's neurons first.
-            soliton_thresholds: (neurons,) of these.
-            batch_size: the client's batch size B.
-            rng: the source of randomness.
-
-        Returns:
-            (neurons,) which of the pool to take, and their degrees of B; None where Soliton-Data's
-            layer is to stay.
-        """
-        own = np.arange(len(soliton_thresholds))
-        values = rng.permutation(values)
-        draw = partial(Rehearsals, batch_size=batch_size, rng=rng)
-        pool = draw(values, tilts=[TILT] * (SELECTED + HELD_OUT))
-        held_out = range(SELECTED, SELECTED + HELD_OUT)
-        shares = (values[:, own] > soliton_thresholds).mean(axis=0)
-        soliton = pool.nearest(np.rint(shares * batch_size).astype(np.int64))
-        plain = pool.reached(soliton, held_out, own)
+    ) -> NDArray[np.int64] | None:
+        """(neurons,) degrees of B; None where the soliton's are to stay."""
+        held_out = range(SEARCHED, SEARCHED + HELD_OUT)
+        stage = Rehearsals(
+            rng.permutation(values),
+            batch_size=batch_size,
+            tilts=[TILT] * (SEARCHED + HELD_OUT),
+            rng=rng,
+        )
+        shares = (values > soliton_thresholds).mean(axis=0)
+        soliton = stage.nearest(np.rint(shares * batch_size).astype(np.int64))
+        plain = stage.reached(soliton, held_out)
         if plain.mean() > ENOUGH:
             return None
-        stage = draw(values[:, own], tilts=[TILT] * SEARCHED)
         law = find_law(
             stage, batch_size, rng=rng, rehearsals=SEARCHED, on_progress=self.on_progress
         )
-        places = rng.permutation(spread_evenly(law, values.shape[1], rng))
-        kept = select(pool, places, wanted=len(own), rehearsals=range(SELECTED), rng=rng)
-        reached = pool.reached(places, held_out, kept)
+        found = rng.permutation(spread_evenly(law, values.shape[1], rng))
+        reached = stage.reached(found, held_out)
         wins, losses = int((reached > plain).sum()), int((reached < plain).sum())
         if reached.mean() <= plain.mean() or wins <= WINS * losses:
             return None
-        return kept, pool.degrees[places[kept]]
+        degrees: NDArray[np.int64] = stage.degrees[found]
+        return degrees
 
 
 def comes_in_groups(rows: NDArray[np.float64]) -> bool:
