@@ -188,8 +188,9 @@ def summarise(found: list[Row]) -> Iterator[list[str]]:
 def main() -> None:
     parser = arguments(__doc__, out="rounds.csv")
     parser.add_argument("--most", type=int, help="cells to measure, the first ones of the list")
+    parser.add_argument("--training", default="", help="only these, for example 'lr 0.01'")
     given = parser.parse_args()
-    some = [*cells()][: given.most]
+    some = [cell for cell in cells() if given.training in cell.setting][: given.most]
     found = run(
         some, partial(measure, data_dir=given.data_dir), given.out, Row, workers=given.workers
     )
