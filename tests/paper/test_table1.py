@@ -51,6 +51,16 @@ def test_the_row_cascade_has_lines_of_its_own() -> None:
     assert (line.cells[0].ours.mean, line.gap) == (1.0, None)
 
 
+def test_tuned_designs_have_lines_of_their_own() -> None:
+    cells = table1_plan(["mnist"], [64], seeds=1, tuned=True).cells()
+    found = [measured(cell, recovered=64, reachable=64) for cell in cells]
+    table = Table1.of(Results(found, [], {}, []))
+    own = [line for line in table.lines if line.method not in PAPER_METHODS]
+    assert {line.cells[0].published for line in own} == {None}
+    expected = ["Tuned-Ind", "Tuned-Mir", "TunedFree-Ind", "TunedFree-Mir"]
+    assert [line.method for line in own] == expected
+
+
 def test_a_data_set_that_the_paper_does_not_have_is_refused() -> None:
     with pytest.raises(InputError, match="datasets='digits': expected one of cifar10"):
         table1_plan(["digits"])

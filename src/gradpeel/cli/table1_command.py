@@ -66,6 +66,12 @@ def table1_command(
             help="Also measure what every method reads with the row cascade; takes far longer.",
         ),
     ] = False,
+    tuned: Annotated[
+        bool,
+        typer.Option(
+            "--tuned", help="Also measure the designs tuned and tuned-free, which the paper lacks."
+        ),
+    ] = False,
     workers: Workers = None,
     engine: EngineOption = EngineName.LOCAL,
     address: Address = None,
@@ -100,6 +106,7 @@ def table1_command(
             shuffle=shuffle,
             image_size=image_size,
             rows=rows,
+            tuned=tuned,
         )
         runner = build_engine(engine, workers, address)
         results = sweep(

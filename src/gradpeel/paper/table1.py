@@ -51,6 +51,7 @@ def table1_plan(
     shuffle: bool = False,
     image_size: int | None = None,
     rows: bool = False,
+    tuned: bool = False,
 ) -> Plan:
     """The audits behind the table, with the paper's parameters.
 
@@ -62,6 +63,7 @@ def table1_plan(
             data set, as the paper's script does.
         image_size: side of ImageNet's pictures.
         rows: also what every method reads with the row cascade, as methods of their own.
+        tuned: also the designs that go beyond the paper's, with data of the server's and without.
 
     Raises:
         InputError: a data set that the paper does not have, or a value that breaks a rule.
@@ -69,9 +71,10 @@ def table1_plan(
     for name in datasets:
         if name not in STANDARD:
             raise InputError(f"datasets={name!r}: expected one of {', '.join(STANDARD)}")
+    beyond = ["tuned", "tuned-free"] if tuned else []
     return Plan(
         datasets=datasets,
-        designs=["soliton-free", "soliton-data", "trap-weights", "passive"],
+        designs=["soliton-free", "soliton-data", "trap-weights", "passive", *beyond],
         weights=["independent", "mirrored"],
         batch_sizes=batch_sizes,
         seeds=seeds,
