@@ -6,7 +6,7 @@ the mean of the best, as the cross-entropy method does. It starts from the best 
 the robust soliton and 1/d.
 
 Example:
-    >>> from gradpeel.designs.rehearsal import Rehearsals
+    >>> from gradpeel.designs.rehearsal import Rehearsals, prudent
     >>> rng = np.random.default_rng(0)
     >>> stage = Rehearsals(rng.normal(size=(32, 60)), batch_size=32, tilts=[0.7] * 4, rng=rng)
     >>> law = find_law(stage, 32, rng=rng, rehearsals=4, generations=1)
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradpeel.designs.degrees import RobustSoliton, harmonic
-from gradpeel.designs.rehearsal import Rehearsals
+from gradpeel.designs.rehearsal import Rehearsals, prudent
 
 __all__ = ["GENERATIONS", "find_law", "spread_evenly"]
 
@@ -49,7 +49,7 @@ def find_law(
     generations: int = GENERATIONS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float64]:
-    """Search a law of degrees for which peeling reaches the largest share on average.
+    """Search a law of degrees for which peeling reaches most in rehearsals, see `prudent`.
 
     Args:
         stage: the neurons and rehearsals.
@@ -66,7 +66,7 @@ def find_law(
 
     def judge(log_weights: NDArray[np.float64], which: Sequence[int]) -> float:
         places = rng.permutation(spread_evenly(bins.law(log_weights), stage.neurons, rng))
-        return float(stage.reached(places, which).mean())
+        return prudent(stage.reached(places, which))
 
     starts = [bins.log_weights(stage, _mixture(batch_size, *start)) for start in STARTS]
     every = range(rehearsals)

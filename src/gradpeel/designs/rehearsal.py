@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from gradpeel.exposure import peel_grid
 
-__all__ = ["Rehearsals"]
+__all__ = ["Rehearsals", "prudent"]
 
 HIGHEST = 0.7
 """Largest degree as a share of the batch: denser neurons are spent before any cascade ends."""
@@ -111,6 +111,19 @@ class Rehearsals:
             grid = self._rows > self._thresholds[counts, columns]
             shares.append(float((peel_grid(grid.T) > 0).double().mean()))
         return np.array(shares)
+
+
+def prudent(shares: NDArray[np.float64]) -> float:
+    """What to expect of some rehearsals: midway between their mean and that of the worse half.
+
+    A cascade that never gets going costs more than many others gain.
+
+    Example:
+        >>> prudent(np.array([1.0, 0.25, 1.0, 0.75]))
+        0.625
+    """
+    worse = np.sort(shares)[: (len(shares) + 1) // 2]
+    return float(shares.mean() + worse.mean()) / 2
 
 
 def _leading_directions(rows: NDArray[np.float32]) -> NDArray[np.float64]:

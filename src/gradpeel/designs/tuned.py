@@ -27,7 +27,7 @@ from torch import Tensor
 from gradpeel.designs.auxiliary import auxiliary_rows, check_auxiliary, thresholds_between
 from gradpeel.designs.degree_search import find_law, spread_evenly
 from gradpeel.designs.layer import Layer, ToRows
-from gradpeel.designs.rehearsal import Rehearsals
+from gradpeel.designs.rehearsal import Rehearsals, prudent
 from gradpeel.designs.soliton_data import SolitonData
 from gradpeel.designs.weights import Construction, check_construction, check_sigma
 
@@ -143,7 +143,7 @@ class Tuned:
         found = rng.permutation(spread_evenly(law, values.shape[1], rng))
         reached = stage.reached(found, held_out)
         wins, losses = int((reached > plain).sum()), int((reached < plain).sum())
-        if reached.mean() <= plain.mean() or wins <= WINS * losses:
+        if prudent(reached) <= prudent(plain) or wins <= WINS * losses:
             return None
         degrees: NDArray[np.int64] = stage.degrees[found]
         return degrees
