@@ -6,8 +6,10 @@
 One gradient of 32 samples in a network of 400 neurons, float64. Neurons that exactly one sample
 fires start the cascade: they are set to zero, or get noise of a hundredth of their size. Or all
 neurons get it, or the bias gradient is withheld, or the guard changes the layer. Each result is
-decoded by peeling, and with the row cascade at its full effort. Besides, *directions* counts the
-samples that are a multiple of one neuron's gradient, up to a hundredth of their length.
+decoded by peeling, and with the row cascade at its full effort. Two more columns ask the weight
+gradient alone, as a server without the bias gradient would: *directions* counts the samples that
+are a multiple of one neuron's gradient, up to a hundredth of their length, and *in the span* those
+that the neurons' gradients span, up to a millionth.
 """
 
 from __future__ import annotations
@@ -37,13 +39,17 @@ CHANGES = (
 DESIGNS = ("Passive", "Default", "SD-Ind")
 DATASETS = ("cifar10", "fashion_mnist", "harus")
 SAMPLES, NEURONS, NOISE = 32, 400, 0.01
-NEAR = 0.01
-TITLES = ("change", "updates", "neurons changed", "peeled", "read", "members", "directions")
+NEAR, EXACT = 0.01, 1e-6
+TITLES = (
+    *("change", "updates", "neurons changed", "peeled", "read", "members"),
+    *("directions", "in the span"),
+)
 HEAD = (
     "# Guard: other changes\n\nWritten by `python -m benchmarks.guard_choices --data-dir DATA "
     "--out docs/guard-choices.csv --markdown docs/guard-choices-table.md`; explained in "
     f"[Guard](guard.md#what-it-changes). Shares of the {SAMPLES} samples of a batch; the network "
-    f"has {NEURONS} neurons. Read means by peeling and the row cascade, with or without proof.\n\n"
+    f"has {NEURONS} neurons. Read means by peeling and the row cascade, with or without proof; the "
+    "last two columns ask the weight gradient alone.\n\n"
 )
 
 
@@ -58,18 +64,15 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Cell):
     """What was read of it."""
 
-    dataset: str
-    design: str
-    change: str
-    seed: int
     changed: int
     peeled: int
     readable: int
     members: int
     directions: int
+    spanned: int
     false: int
 
     @property
@@ -78,7 +81,7 @@ class Row:
         return Cell(self.dataset, self.design, self.change, self.seed)
 
     def __str__(self) -> str:
-        return f"{self.cell}: {self.peeled} peeled, {self.readable} read, {self.members} members"
+        return f"{self.cell}: {self.peeled} peeled, {self.readable} read"
 
 
 def measure(cell: Cell, data_dir: Path) -> Row:
@@ -87,10 +90,10 @@ def measure(cell: Cell, data_dir: Path) -> Row:
         cell.dataset, cell.design, SAMPLES, cell.seed, data_dir=data_dir, neurons=NEURONS
     )
     update = gp.local_update(model, x, y)
-    starts = gp.exposure(model, x).degrees == 1
-    sent = _change(cell, update, starts)
     if cell.change == "guard":
         sent = gp.guard(model, x, y, update=update, check=False).update
+    else:
+        sent = _change(cell, update, gp.exposure(model, x).degrees == 1)
     peeled = gp.check(model, x, y, update=sent, attacker=gp.Attacker(effort=0))
     read = gp.check(model, x, y, update=sent, members=True)
     first, before = next(iter(sent.gradients.values())), next(iter(update.gradients.values()))
@@ -103,6 +106,7 @@ def measure(cell: Cell, data_dir: Path) -> Row:
         readable=read.readable,
         members=read.members or 0,
         directions=_directions(first, x),
+        spanned=_spanned(first, x),
         false=read.audit.score.false_certificates,
     )
 
@@ -135,24 +139,30 @@ def _directions(gradient: Tensor, x: Tensor) -> int:
     return int((sines.amin(1) < NEAR).sum())
 
 
+def _spanned(gradient: Tensor, x: Tensor) -> int:
+    """How many samples are mixtures of the rows of the gradient."""
+    _, values, right = torch.linalg.svd(gradient, full_matrices=False)
+    span = right[values > 1e-9 * values[0]] if float(values[0]) else right[:0]
+    flat = x.flatten(1)
+    apart = (flat - flat @ span.T @ span).norm(dim=1) / flat.norm(dim=1)
+    return int((apart < EXACT).sum())
+
+
 def tabulate(rows: list[Row]) -> Iterator[tuple[str, ...]]:
     """One line for each change."""
     for change in CHANGES:
         some = [row for row in rows if row.change == change]
         if not some:
             continue
-
-        def mean(name: str, among: list[Row] = some) -> float:
-            return float(np.mean([getattr(row, name) for row in among]))
-
-        shares = (mean(name) / SAMPLES for name in ("peeled", "readable", "members", "directions"))
-        changed = f"{mean('changed') / NEURONS:.1%}"
-        yield (change, str(len(some)), changed, *(f"{share:.2f}" for share in shares))
+        changed = np.mean([row.changed for row in some]) / NEURONS
+        names = ("peeled", "readable", "members", "directions", "spanned")
+        means = (np.mean([getattr(row, name) for row in some]) / SAMPLES for name in names)
+        yield (change, str(len(some)), f"{changed:.1%}", *(f"{mean:.2f}" for mean in means))
 
 
 def main() -> None:
     parser = arguments(__doc__, out="guard-choices.csv")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     given = parser.parse_args()
     cells = [
         Cell(dataset, design, change, seed)
@@ -161,8 +171,8 @@ def main() -> None:
         for dataset in DATASETS
         for change in CHANGES
     ]
-    measure_one = partial(measure, data_dir=given.data_dir)
-    rows = run(cells, measure_one, given.out, Row, workers=given.workers)
+    one = partial(measure, data_dir=given.data_dir)
+    rows = run(cells, one, given.out, Row, workers=given.workers)
     found = [f"{len(rows)} updates, {sum(row.false for row in rows)} false certificates"]
     show(TITLES, tabulate(rows), found, markdown=given.markdown, before=HEAD)
 

@@ -30,7 +30,8 @@ def test_each_change_stops_what_it_is_known_for(small_data: Path) -> None:
     assert noisy.changed == masked.changed
     assert everywhere.changed > noisy.changed
     assert withheld.readable == 0 < withheld.directions == plain.directions
-    assert (guarded.peeled, guarded.readable, guarded.members) == (0, 0, 0)
+    assert (withheld.members, withheld.spanned) == (0, 8)
+    assert (guarded.peeled, guarded.readable, guarded.members, guarded.spanned) == (0, 0, 0, 0)
     lines = list(guard_choices.tabulate(list(rows.values())))
     assert [line[0] for line in lines] == list(guard_choices.CHANGES)
     assert lines[0][3:6] == ("1.00", "1.00", "1.00")
