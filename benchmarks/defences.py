@@ -292,7 +292,7 @@ def main() -> None:
     parser.add_argument("--audited", default="fashion_mnist", help="to audit")
     parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--trainings", type=int, default=3, help="seeds of the trainings")
+    parser.add_argument("--trainings", type=int, default=10, help="seeds of the trainings")
     parser.add_argument("--trained", nargs="+", default=TRAINED, help="defences to train under")
     parser.add_argument("--tables", action="store_true", help="only of what the files hold")
     given = parser.parse_args()
@@ -343,7 +343,7 @@ HEAD = (
     "docs/defences.csv --accuracy docs/defences-accuracy.csv --markdown docs/defences-table.md`. "
     f"Batches of {BATCH} in a network of {NEURONS} neurons; shares of the samples. "
     f"Audited: {{audited}}; {{finding}}. Accuracy after {STEPS} steps in a network of {WIDTH} "
-    "neurons: the mean over three seeds or more, and in parentheses the difference from training "
+    "neurons: the mean over ten seeds, and in parentheses the difference from training "
     "without a defence from the same seeds, with its standard error.\n\n"
 )
 
