@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 import torch
@@ -260,13 +260,29 @@ def tabulate(rows: list[Row], reached: list[Accuracy]) -> Iterator[list[str]]:
             ]
             line.append(" / ".join(shares))
         line.append(str(sum(row.false for row in rows if row.defence == defence)))
-        for dataset in DATASETS:
-            some_reached = [
-                one.accuracy for one in reached if (one.defence, one.dataset) == (defence, dataset)
-            ]
-            line.append(f"{100 * fmean(some_reached):.1f}" if some_reached else "-")
+        line += [_accuracy(reached, dataset, defence) for dataset in DATASETS]
         line.append(promise(defence, SAMPLES))
         yield line
+
+
+def _accuracy(reached: list[Accuracy], dataset: str, defence: str) -> str:
+    """The mean over the trainings, and its difference from those of the same seeds without."""
+    found, plain = (
+        {
+            one.seed: 100 * one.accuracy
+            for one in reached
+            if (one.dataset, one.defence) == (dataset, name)
+        }
+        for name in (defence, "none")
+    )
+    if not found:
+        return "-"
+    mean = f"{fmean(found.values()):.1f}"
+    if defence == "none":
+        return mean
+    differences = [found[seed] - plain[seed] for seed in found if seed in plain]
+    error = stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
+    return f"{mean} ({fmean(differences):+.1f} ± {error:.1f})"
 
 
 def main() -> None:
@@ -276,14 +292,15 @@ def main() -> None:
     parser.add_argument("--audited", default="fashion_mnist", help="to audit")
     parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--trainings", type=int, default=1, help="seeds of the trainings")
+    parser.add_argument("--trainings", type=int, default=10, help="seeds of the trainings")
+    parser.add_argument("--trained", nargs="+", default=TRAINED, help="defences to train under")
     parser.add_argument("--tables", action="store_true", help="only of what the files hold")
     given = parser.parse_args()
     names = given.datasets.split(",")
     trainings = [
         Training(name, defence, seed)
         for seed in range(given.trainings)
-        for defence in TRAINED
+        for defence in given.trained
         for name in names
     ]
     cells = [
@@ -315,15 +332,19 @@ def main() -> None:
     )
     false = sum(row.false for row in rows)
     finding = f"{len(rows)} audits, {false} false certificates"
-    show(titles, tabulate(rows, reached), [finding], markdown=given.markdown, before=HEAD)
+    audited = ", ".join(dict.fromkeys(row.dataset for row in rows))
+    head = HEAD.format(audited=audited, finding=finding)
+    show(titles, tabulate(rows, reached), [finding], markdown=given.markdown, before=head)
     sys.exit(1 if false else 0)
 
 
 HEAD = (
     "# Defences: table\n\nWritten by `python -m benchmarks.defences --data-dir DATA --out "
     "docs/defences.csv --accuracy docs/defences-accuracy.csv --markdown docs/defences-table.md`. "
-    f"Batches of {BATCH} in a network of {NEURONS} neurons; shares of the samples. Accuracy after "
-    f"{STEPS} steps in a network of {WIDTH} neurons.\n\n"
+    f"Batches of {BATCH} in a network of {NEURONS} neurons; shares of the samples. "
+    f"Audited: {{audited}}; {{finding}}. Accuracy after {STEPS} steps in a network of {WIDTH} "
+    "neurons: the mean over ten seeds, and in parentheses the difference from training "
+    "without a defence from the same seeds, with its standard error.\n\n"
 )
 
 

@@ -1,6 +1,6 @@
 """Drawn batches under drawn defences: is anything certified that is false?
 
-    python -m benchmarks.distorted [--trials 400] [--out docs/distorted.csv]
+    python -m benchmarks.distorted [--trials 1500] [--out docs/distorted.csv]
         [--markdown docs/distorted-table.md]
 
 Batches of uniform, Gaussian and binary data, of few directions, of near-twins and of one class, in
@@ -121,15 +121,18 @@ def _batch(kind: str, size: int, features: int, rng: np.random.Generator) -> Ten
 
 
 def tabulate(rows: list[Row]) -> Iterator[list[str]]:
-    """One line for each defence."""
-    for name in sorted({row.defence.partition(":")[0] for row in rows}):
-        some = [row for row in rows if row.defence.partition(":")[0] == name]
+    """One line for each first defence."""
+    by_first: dict[str, list[Row]] = {}
+    for row in rows:
+        first = row.defence.partition("+")[0].partition(":")[0]
+        by_first.setdefault(first, []).append(row)
+    for name, some in sorted(by_first.items()):
         yield [
             name,
             str(len(some)),
-            str(sum(row.batch_size for row in some)),
+            f"{sum(row.batch_size for row in some):,}",
             str(sum(row.certified for row in some)),
-            str(sum(row.readable for row in some)),
+            f"{sum(row.readable for row in some):,}",
             str(sum(row.false for row in some)),
             str(sum(row.rough for row in some)),
         ]
@@ -139,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--trials", type=int, default=1500)
     parser.add_argument("--out", type=Path, default=Path("distorted.csv"), help="is resumed")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -148,7 +151,7 @@ def main() -> None:
     rows = run(trials, measure, given.out, Row, workers=given.workers)
     false = sum(row.false for row in rows)
     certified = sum(row.certified for row in rows)
-    finding = f"{len(rows)} audits, {certified} certified, {false} false"
+    finding = f"{len(rows):,} audits, {certified:,} certificates, {false} false"
     titles = ("first defence", "audits", "samples", "certified", "readable", "false", "rough")
     head = (
         "# Drawn defences: table\n\nWritten by `python -m benchmarks.distorted --out "

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import gradpeel as gp
 from benchmarks.cells import load_cached, read_rows, run
@@ -37,7 +37,8 @@ from gradpeel.target import split, with_first_layer
 METHODS = {**PAPER_METHODS, "Default": DesignOptions(DesignName.PASSIVE, init=InitName.TORCH)}
 """The paper's, and a passive server with PyTorch's default start."""
 DESIGNS = ("Passive", "Default", "TW-Ind", "SF-Ind", "SD-Ind")
-SIZES = (32, 256)
+SIZES = (32, 64, 128, 256)
+NEURONS = 1000
 OTHERS = 500
 """Records that did not take part, for the stronger test of membership."""
 
@@ -84,34 +85,15 @@ class Row:
 
 def measure(cell: Cell, data_dir: Path) -> Row:
     """Guard one update."""
-    path = data_dir / f"{cell.dataset}.npz"
-    dataset = load_cached(path) if path.exists() else load(cell.dataset, data_dir=data_dir)
-    rng = np.random.default_rng([cell.seed, 1])
-    batch = draw_batch(dataset, cell.batch_size, shuffle=True, rng=rng)
-    options = METHODS[cell.design]
-    plain = mlp(
-        dataset.features,
-        dataset.classes,
-        (1000,),
-        rng=np.random.default_rng([cell.seed, 0]),
-        init=options.network_init.value,
-        sample_shape=dataset.sample_shape,
-    ).double()
-    target = split(plain)
-    layer = options.build(batch.auxiliary).shape(
-        Layer(target.weight, target.bias),
-        batch_size=cell.batch_size,
-        rng=np.random.default_rng(cell.seed),
-        front=target.front,
+    model, x, y, others = prepare(
+        cell.dataset, cell.design, cell.batch_size, cell.seed, data_dir=data_dir
     )
-    model = with_first_layer(plain, target, layer.weight, layer.bias)
-    x = batch.x.double()
-    update = gp.local_update(model, x, batch.y)
+    update = gp.local_update(model, x, y)
     before = gp.peel(model, update, effort=0)
-    started = perf_counter()
-    gp.guard(model, x, batch.y, update=update, check=False)
-    seconds = perf_counter() - started
-    guarded = gp.guard(model, x, batch.y, update=update)
+    started = process_time()
+    gp.guard(model, x, y, update=update, check=False)
+    seconds = process_time() - started
+    guarded = gp.guard(model, x, y, update=update)
     after = guarded.after
     if after is None or after.members is None:
         raise AssertionError(f"{cell}: not decoded")
@@ -127,9 +109,50 @@ def measure(cell: Cell, data_dir: Path) -> Row:
         masked=guarded.masked,
         kept=guarded.kept,
         nearest=guarded.nearest,
-        area=_area(guarded.update, x, torch.from_numpy(dataset.x_test[:OTHERS])),
+        area=_area(guarded.update, x, others),
         seconds_to_guard=seconds,
     )
+
+
+def plan(
+    datasets: Sequence[str], designs: Sequence[str], sizes: Sequence[int], *, seeds: int
+) -> list[Cell]:
+    """All cells, in an order whose parts cover all data sets, designs and batch sizes."""
+    return [
+        Cell(dataset, designs[(place + shift) % len(designs)], size, seed)
+        for seed in range(seeds)
+        for shift in range(len(designs))
+        for size in sizes
+        for place, dataset in enumerate(datasets)
+    ]
+
+
+def prepare(
+    name: str, design: str, size: int, seed: int, *, data_dir: Path, neurons: int = NEURONS
+) -> tuple[nn.Module, Tensor, Tensor, Tensor]:
+    """A network as a client receives it, its batch and labels, and records of others."""
+    path = data_dir / f"{name}.npz"
+    dataset = load_cached(path) if path.exists() else load(name, data_dir=data_dir)
+    rng = np.random.default_rng([seed, 1])
+    batch = draw_batch(dataset, size, shuffle=True, rng=rng)
+    options = METHODS[design]
+    plain = mlp(
+        dataset.features,
+        dataset.classes,
+        (neurons,),
+        rng=np.random.default_rng([seed, 0]),
+        init=options.network_init.value,
+        sample_shape=dataset.sample_shape,
+    ).double()
+    target = split(plain)
+    layer = options.build(batch.auxiliary).shape(
+        Layer(target.weight, target.bias),
+        batch_size=size,
+        rng=np.random.default_rng(seed),
+        front=target.front,
+    )
+    model = with_first_layer(plain, target, layer.weight, layer.bias)
+    return model, batch.x.double(), batch.y, torch.from_numpy(dataset.x_test[:OTHERS])
 
 
 def _area(update: gp.Update, members: Tensor, others: Tensor) -> float:
@@ -207,13 +230,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--tables", action="store_true", help="only of what the file holds")
     given = parser.parse_args()
-    cells = [
-        Cell(dataset, design, size, seed)
-        for size in map(int, given.sizes.split(","))
-        for dataset in given.datasets.split(",")
-        for design in given.designs.split(",")
-        for seed in range(given.seeds)
-    ]
+    cells = plan(
+        given.datasets.split(","),
+        given.designs.split(","),
+        [int(size) for size in given.sizes.split(",")],
+        seeds=given.seeds,
+    )
     one = partial(measure, data_dir=given.data_dir)
     rows = (
         list(read_rows(given.out, Row))

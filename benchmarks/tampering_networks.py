@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -12,10 +12,24 @@ import torch
 from torch import Tensor, nn
 
 from gradpeel.datasets import load
-from gradpeel.designs import Design, Layer, SolitonData, SolitonFree, TrapWeights
+from gradpeel.designs import (
+    QBI,
+    Construction,
+    Design,
+    Layer,
+    Pairs,
+    SolitonData,
+    SolitonFree,
+    TrapWeights,
+    Tuned,
+    TunedFree,
+)
 
 __all__ = [
     "CALIBRATION",
+    "CHECKPOINTS",
+    "LATE_CHECKPOINTS",
+    "LONGER",
     "MEASURED",
     "Judged",
     "Pool",
@@ -27,7 +41,9 @@ __all__ = [
 
 CALIBRATION = ("mnist", "emnist", "cifar10")
 MEASURED = ("fashion_mnist", "cifar100", "imagenet", "harus")
+LONGER = ("fashion_mnist", "cifar100", "harus")
 CHECKPOINTS = (0, 3, 10, 30, 60, 120)
+LATE_CHECKPOINTS = (1000, 3000)
 BATCH_SIZES = (64, 128, 256, 512)
 SCALES = (0.5, 0.8, 0.9, 0.95, 0.99)
 STEP_SIZE = 32
@@ -89,8 +105,10 @@ def load_pool(data: str, scaling: str, data_dir: Path) -> Pool:
     return Pool(data, scaling, train, next(labels), client, next(labels), found.classes)
 
 
-def honest(pool: Pool, *, runs: int, fresh: int, seed: int) -> Iterator[Judged]:
-    """Networks of a few short trainings, at every checkpoint, and ones that were not trained."""
+def honest(
+    pool: Pool, *, runs: int, fresh: int, seed: int, checkpoints: Sequence[int] = CHECKPOINTS
+) -> Iterator[Judged]:
+    """Networks of a few trainings, at every checkpoint, and ones that were not trained."""
     rng = np.random.default_rng([seed, 1])
     torch.manual_seed(seed)
     number = 0
@@ -107,8 +125,8 @@ def honest(pool: Pool, *, runs: int, fresh: int, seed: int) -> Iterator[Judged]:
         order = torch.from_numpy(rng.permutation(len(pool.x_train)))
         if run % 3 == 2:  # the clients of a round hold few classes each
             order = pool.y_train.argsort(stable=True)
-        for step in range(CHECKPOINTS[-1] + 1):
-            if step in CHECKPOINTS:
+        for step in range(checkpoints[-1] + 1):
+            if step in checkpoints:
                 if not all(bool(p.isfinite().all()) for p in model.parameters()):
                     break
                 kind = f"honest, {init}, {name}"
@@ -129,13 +147,9 @@ def tampered(pool: Pool, *, seed: int) -> Iterator[Judged]:
     for size in BATCH_SIZES:
         chosen = rng.permutation(len(pool.x_train))[:size]
         auxiliary = pool.x_train[torch.from_numpy(chosen)].double()
-        for weights in ("independent", "mirrored"):
-            designs: list[tuple[str, Design]] = [
-                (f"trap weights {scale:g}", TrapWeights(scale, weights)) for scale in SCALES
-            ]
-            designs.append(("soliton-free", SolitonFree(weights)))
-            designs.append(("soliton-data", SolitonData(auxiliary, weights)))
-            for name, design in designs:
+        kinds: tuple[Construction, ...] = ("independent", "mirrored")
+        for weights in kinds:
+            for name, design in _designs(weights, auxiliary).items():
                 model = _network(pool, "xavier", pool.neurons)
                 first = first_layer(model)
                 layer = design.shape(
@@ -151,6 +165,17 @@ def tampered(pool: Pool, *, seed: int) -> Iterator[Judged]:
                     pool, model, rng, network=number, kind=name, weights=weights, size=size
                 )
                 number += 1
+
+
+def _designs(weights: Construction, auxiliary: Tensor) -> dict[str, Design]:
+    found: dict[str, Design] = {
+        **{f"trap weights {scale:g}": TrapWeights(scale, weights) for scale in SCALES},
+        "soliton-free": SolitonFree(weights),
+        "soliton-data": SolitonData(auxiliary, weights),
+        "tuned-free": TunedFree(weights),
+        "tuned": Tuned(auxiliary, weights),
+    }
+    return found if weights == "mirrored" else {**found, "qbi": QBI(), "pairs": Pairs(auxiliary)}
 
 
 def first_layer(model: nn.Sequential) -> nn.Linear:

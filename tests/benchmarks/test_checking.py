@@ -24,5 +24,7 @@ def test_a_cell_is_predicted_decoded_and_timed(tmp_path: Path) -> None:
     assert (row.other_records, row.other_rounds) == (0, 0)
     assert 0 < row.check_ms < 1000
     wrong = replace(row, other_records=3)
-    assert checking.line(wrong)[6] == "all but 3"
+    (line,) = checking.lines([row, wrong])
+    assert line[:4] == ("soliton-data", "mirrored", "2", "64")
+    assert line[-3:-1] == ("3", "0")
     assert "3 of them are predicted and not certified" in next(checking.findings([row, wrong]))

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from benchmarks import tampering, tampering_networks
+from gradpeel.checking.tampering import inspect_layer
 from gradpeel.datasets import load
 
 
@@ -48,18 +49,27 @@ def test_rows_are_of_both_kinds_and_repeat(pool: tampering_networks.Pool) -> Non
     rows, repeated = ([tampering._judge("measured", j) for j in some] for some in (one, again))
     assert rows == repeated
     assert {row["step"] for row in rows} == {str(c) for c in tampering_networks.CHECKPOINTS}
+    found = [inspect_layer(*_layer(judged)).suspicious for judged in again]
+    assert list(tampering._values(rows, "alarm")) == found
+
+
+def _layer(judged: tampering_networks.Judged) -> tuple[torch.Tensor, ...]:
+    first = tampering_networks.first_layer(judged.model)
+    degrees = (first(judged.x) > 0).sum(0)
+    return first.weight.detach(), first.bias.detach(), judged.x, degrees
 
 
 def test_the_table_counts_networks_and_alarms(tmp_path: Path) -> None:
-    marks = dict.fromkeys((*tampering.MARKS, *tampering.BASELINES), "0.5")
+    marks = dict.fromkeys((*tampering.MARKS, *tampering.BASELINES), "0.2")
     base = {"data": "d", "scaling": "s", "step": "0", "batch": "b", "batch_size": "64", **marks}
     honest = {**base, "part": "measured", "network": "0", "kind": "honest", "weights": ""}
     soliton_free = {**honest, "kind": "soliton-free", "weights": "mirrored", "d_snr": "0.7"}
+    alarm = {"twins": "0.9"}
     rows = [
-        {**honest, "part": "calibration", "alarm": "0"},
-        {**honest, "alarm": "0"},
-        {**honest, "alarm": "1"},
-        {**soliton_free, "alarm": "1"},
+        {**honest, "part": "calibration"},
+        honest,
+        {**honest, **alarm},
+        {**soliton_free, **alarm},
     ]
     limits = tampering.calibrate(rows)
     table = {line[:2]: line for line in tampering.lines(rows, limits)}

@@ -12,7 +12,17 @@ from torch import Tensor, nn
 import gradpeel as gp
 from gradpeel.checking.tampering import inspect_layer
 from gradpeel.datasets import draw_batch, load
-from gradpeel.designs import Layer, Passive, SolitonData, SolitonFree, TrapWeights
+from gradpeel.designs import (
+    QBI,
+    Layer,
+    Pairs,
+    Passive,
+    SolitonData,
+    SolitonFree,
+    TrapWeights,
+    Tuned,
+    TunedFree,
+)
 
 NEURONS = 400
 
@@ -46,12 +56,14 @@ def test_an_initialised_layer_raises_no_alarm(
 
 
 @pytest.mark.parametrize("weights", ["independent", "mirrored"])
-@pytest.mark.parametrize("kind", ["traps", "free", "data"])
+@pytest.mark.parametrize("kind", ["traps", "free", "data", "tuned", "tuned-free"])
 def test_every_design_raises_it(pixels: Tensor, kind: str, weights: Any) -> None:
     design = {
         "traps": TrapWeights(0.9, weights),
         "free": SolitonFree(weights),
         "data": SolitonData(pixels[:128], weights),
+        "tuned": Tuned(pixels[:128], weights),
+        "tuned-free": TunedFree(weights),
     }[kind]
     found = judged(shaped(design), pixels[128:256])
     assert found.suspicious
@@ -59,6 +71,20 @@ def test_every_design_raises_it(pixels: Tensor, kind: str, weights: Any) -> None
     said = " ".join(found.reasons)
     assert ("more numerous" in said) == (kind == "traps")
     assert ("biases vary" in said) == (kind != "traps" and found.bias_spread > 0.25)
+
+
+@pytest.mark.parametrize("batch_size", [8, 128])
+@pytest.mark.parametrize("kind", ["qbi", "pairs"])
+def test_one_low_bias_for_all_neurons_raises_it(pixels: Tensor, kind: str, batch_size: int) -> None:
+    standard = (pixels - pixels.mean()) / pixels.std()
+    design = QBI() if kind == "qbi" else Pairs(standard[:256])
+    layer = shaped(design, batch_size=batch_size)
+    for x in (pixels, standard):
+        found = judged(layer, x[256:384])
+        assert (found.bias_spread, len(found.reasons)) == (0, 1)
+        assert "below zero" in found.reasons[0]
+    lifted = Layer(layer.weight, torch.zeros_like(layer.bias))
+    assert judged(lifted, pixels[256:384]).reasons == ()
 
 
 def test_mirrored_rows_with_a_weight_that_is_left_over(pixels: Tensor) -> None:

@@ -1,6 +1,6 @@
 """Is the received layer what honest training or initialisation gives?
 
-Three marks distinguish a tampered layer from an honest one, because each contradicts something that
+Four marks distinguish a tampered layer from an honest one, because each contradicts something that
 training does:
 
 - *twins*: in mirrored rows every positive weight is a negative one times the same factor. Nothing
@@ -9,7 +9,9 @@ training does:
   that training has pushed towards negative weights has more of them, too;
 - *bias spread*: biases that place the threshold of every neuron, as the soliton designs do, vary
   about as much as the pre-activations themselves. Initialised biases do not, and training moves
-  them slowly.
+  them slowly;
+- *bias level*: one bias for all neurons, so low that only the largest pre-activations exceed it,
+  makes every neuron rare without any spread, as in QBI. Initialised biases lie around zero.
 
 What such designs are for is visible in the degrees: neurons that few samples fire. That is no
 proof, because honest training makes neurons rare as well, but it is what a client would like to
@@ -51,6 +53,7 @@ class Limits:
     twins: float = 0.5
     lean: float = 5.0
     bias_spread: float = 0.25
+    bias_level: float = 0.25
 
 
 LIMITS = Limits()
@@ -68,6 +71,8 @@ class Tampering:
             positive ones are larger, as in some trained networks.
         bias_spread: standard deviation of the biases, beyond that of PyTorch's initialisation,
             relative to that of the pre-activations without them.
+        bias_level: how far the mean of the biases lies below zero, in the same unit; negative
+            above zero.
         degree_lean: by how many standard errors more neurons fire on less than half of the batch
             than on more; 0 for a layer whose weights and biases are as likely as their negatives.
         rare: share of the neurons that fire on some samples of the batch, but on at most a
@@ -80,6 +85,7 @@ class Tampering:
     twins: float
     lean: float
     bias_spread: float
+    bias_level: float
     degree_lean: float
     rare: float
     singletons: int
@@ -107,6 +113,11 @@ class Tampering:
             found.append(
                 f"biases vary {self.bias_spread:.2f} times as much as the pre-activations "
                 "that they shift"
+            )
+        if self.bias_level > LIMITS.bias_level:
+            found.append(
+                f"biases lie {self.bias_level:.2f} standard deviations of the pre-activations "
+                "below zero"
             )
         return tuple(found)
 
@@ -179,11 +190,13 @@ def inspect_layer(
     # PyTorch draws weights and biases from the same law.
     initial = float(weight.norm(dim=1).median()) ** 2 / features
     beyond = math.sqrt(max(0.0, float(bias.var(correction=0)) - initial))
+    unit = float(pre_activations.double().std(correction=0)) or 1.0
     few, many = int((degrees < batch / 2).sum()), int((degrees > batch / 2).sum())
     return Tampering(
         twins=_twins(weight),
         lean=_lean(weight),
-        bias_spread=beyond / (float(pre_activations.double().std(correction=0)) or 1.0),
+        bias_spread=beyond / unit,
+        bias_level=-float(bias.mean()) / unit,
         degree_lean=(few - many) / math.sqrt(neurons),
         rare=int(((degrees > 0) & (degrees <= max(1, batch / 20))).sum()) / neurons,
         singletons=int((degrees == 1).sum()),
