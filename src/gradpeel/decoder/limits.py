@@ -258,6 +258,8 @@ class Limits:
     pre-activations at both ends say."""
     same_row: float = 1e-6
     """Two samples whose rows differ by less have been read from one."""
+    same_ratio: float = 1e-5
+    """Ratios of the entries of two rows that differ by less are the same, as a share."""
     own_support: float = 0.25
     """How many times better a sample's own row must fit it than any other's, as a share."""
     firing_share_dropout: float = 0.25

@@ -77,9 +77,28 @@ def _rows_of(found: Solution, rows: Rows, residual: Residual) -> Rows:
 
 
 def _is_supported(rows: Rows, firing: Firing) -> Tensor:
-    """(n,) whether samples fire where their rows are not zero, and no other row fits them."""
+    """(n,) whether samples fire where their rows are not zero, and no other row fits them.
+
+    Where few neurons fire, a sum of two rows may look like the longer of the two. Without the other
+    it is zero at more neurons, so no other row may leave fewer of this one.
+    """
     everywhere = torch.ones_like(firing.fires[0])
     unlike, certain, _ = firing.unlike(rows.rows, torch.zeros_like(rows.error), everywhere)
     own = unlike.diagonal()
     another = (unlike + torch.diag(own.new_full((len(own),), torch.inf))).amin(1)
-    return (own <= LIMITS.hidden_support * certain) & (own <= LIMITS.own_support * another)
+    fewest = torch.minimum(certain, (rows.rows != 0).sum(1))
+    supported = (own <= LIMITS.hidden_support * fewest) & (own <= LIMITS.own_support * another)
+    for i in supported.nonzero()[:, 0].tolist():
+        supported[i] = not _adds_up(rows.rows[i], torch.cat([rows.rows[:i], rows.rows[i + 1 :]]))
+    return supported
+
+
+def _adds_up(row: Tensor, others: Tensor) -> bool:
+    """Whether a row, (live,), has more zeros without a multiple of another one, (n, live)."""
+    both = (row != 0) & (others != 0)
+    ratios = torch.where(both, row / others, torch.nan).sort(dim=1).values
+    # At three neurons in a row the same, and not by chance.
+    alike = (ratios[:, 2:] - ratios[:, :-2]).abs() <= LIMITS.same_ratio * ratios[:, 2:].abs()
+    gained = alike.sum(1) + 2
+    lost = ((row == 0) & (others != 0)).sum(1)
+    return bool((alike.any(1) & (gained > lost)).any())
