@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import rounds
+from benchmarks.row_suites import Cell
 from gradpeel.decoder.rows.settling import _adds_up
 
 
@@ -22,3 +27,16 @@ def test_a_sum_of_two_rows_has_more_zeros_without_one_of_them(
     both = rows[1] + share * rows[0]
     assert _adds_up(both, rows[[0, 2, 3]])
     assert not any(_adds_up(rows[i], rows[[j for j in range(4) if j != i]]) for i in range(4))
+
+
+@pytest.mark.slow
+def test_a_sum_that_looks_like_the_longer_row_is_not_certified(data_dir: Path) -> None:
+    cell = Cell(
+        dataset="cifar10",
+        scaling="unit",
+        start="soliton-free",
+        batch_size=64,
+        setting="lr 0.01, 5 epochs of 16",
+    )
+    row = rounds.measure(cell, data_dir)
+    assert (row.recovered, row.false) == (64, 0)
